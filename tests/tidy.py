@@ -14,13 +14,13 @@ from cpp_outline import outline, without_literals
 
 # --- Layers. A room sees itself and the rooms and single headers named here: nothing else of ours.
 OURS = ("srd/", "emu/", "integration/", "tests/")
-TRANSPORT = ["srd/base", "srd/net", "srd/wire", "srd/engine", "srd/message"]
+TRANSPORT = ["srd/base", "srd/net", "srd/wire", "srd/engine"]
 LAYERS = {
     "srd/base": [],
     "srd/net": ["srd/base"],
     "srd/wire": ["srd/base", "srd/net"],
     "srd/engine": ["srd/base", "srd/net", "srd/wire"],
-    "srd/message": ["srd/base", "srd/net", "srd/wire", "srd/engine"],
+    "srd/message": TRANSPORT,
     "srd/io": ["srd/base", "srd/net"],
     "srd/run": ["srd/base", "srd/net", "srd/io"],
     "emu/fabric": ["srd/base"],
@@ -35,7 +35,7 @@ LAYERS = {
     "emu/roce/swarm": ["srd/base", "srd/net", "emu/roce/wire", "emu/roce/engine"],
     "emu/kernel/abi": [],
     "emu/kernel/ucma": ["srd/base", "srd/net", "emu/roce/cm", "emu/kernel"],
-    "emu/kernel": [*TRANSPORT, "emu/nic"],
+    "emu/kernel": ["srd/base", "srd/net", "emu/nic"],
     "emu/devices": ["srd", "emu/nic", "emu/roce", "emu/kernel"],
     "emu/attach": ["srd"],
     "emu/daemon": ["srd", "emu/attach", "emu/fabric", "emu/roce/wire"],
@@ -45,17 +45,17 @@ LAYERS = {
     "emu/softroce": ["srd", "emu/launch"],
     "integration/nccl/core": TRANSPORT,
     "integration/nccl": ["srd", "emu/attach"],
-    "integration/kubernetes": ["srd/base", "emu/launch", "emu/devices", "emu/fabric"],
+    "integration/kubernetes": ["srd/base", "emu/launch", "emu/fabric"],
     "integration/collectives": ["srd/base", "integration/nccl/abi.hpp"],
     "integration/workloads": [*TRANSPORT, "emu/fabric", "emu/sim"],
     "emu/cli": ["srd", "emu", "integration/collectives", "integration/workloads"],
-    "integration": ["srd", "emu/nic", "emu/kernel", "emu/devices", "emu/attach"],
+    "integration": ["srd", "emu/kernel", "emu/devices", "emu/attach"],
     "tests": ["srd", "emu", "integration"],
 }
 
 # --- Purity. A run of these rooms is a function of what goes in and of a seed.
-PURE = [*TRANSPORT, "emu/fabric", "emu/k8s", "emu/sim", "emu/world", "emu/swarm",
-        "emu/nic", "emu/roce", "integration/nccl/core", "integration/workloads"]
+PURE = [*TRANSPORT, "srd/message", "emu/fabric", "emu/k8s", "emu/sim", "emu/world",
+        "emu/swarm", "emu/nic", "emu/roce", "integration/nccl/core", "integration/workloads"]
 IMPURE = {
     "no-thread": ("one caller at a time here; threads belong to srd/run and above", r"""
         \#\s*include\s*<(thread|mutex|shared_mutex|condition_variable|future|semaphore|latch|barrier
@@ -79,7 +79,8 @@ IMPURE = {
 IMPURE = {rule: (advice, re.compile(pattern, re.VERBOSE))
           for rule, (advice, pattern) in IMPURE.items()}
 
-# --- Names. What is in emu/ROOM is in weft::ROOM, so that a name says where to look.
+# --- Names. What is in emu/ROOM or integration/ROOM is in weft::ROOM, so that a name says where to
+# look. The rooms of srd are one library, weft::srd, on the plain vocabulary of weft.
 NAMESPACE = re.compile(r"^\s*(?:inline )?namespace weft((?:::\w+)*) \{")
 # A name of a type stands for one thing. The rooms of one protocol have the same names for the same
 # things as those of the other, and an interface of others says itself what its structs are called.
@@ -195,7 +196,7 @@ class Tidy:
                 self.check_includes(path, lines)
             if suffix in CPP and within(path, PURE):
                 self.check_purity(path)
-            if suffix in CPP and path.startswith("emu/"):
+            if suffix in CPP and path.startswith(PRODUCT):
                 self.check_namespace(path)
         self.check_citations()
         self.check_documents()
@@ -269,11 +270,13 @@ class Tidy:
                     self.find(path, number, rule, advice)
 
     def check_namespace(self, path):
-        folders = path.split("/")
+        tree, room = path.split("/")[:2]
+        home = "srd" if tree == "srd" else room
         for number, line in numbered(self.bare[path]):
             found = NAMESPACE.match(line)
-            if found and found[1].split("::")[1:2] != folders[1:2]:
-                self.find(path, number, "namespace", f"what is here belongs to weft::{folders[1]}")
+            within_weft = found and (found[1].split("::") + [""])[1]
+            if found and within_weft != home and (tree != "srd" or within_weft):
+                self.find(path, number, "namespace", f"what is here belongs to weft::{home}")
 
     def check_words(self):
         for path in self.bare:

@@ -104,6 +104,8 @@ BROKEN = {
         ("emu/fabric/a.cpp", TOP + "namespace weft {\n}\n"),
         ("emu/fabric/a.cpp", TOP + "namespace weft::emu::fabric {\n}\n"),
         ("emu/fabric/a.cpp", TOP + "namespace weft::sim::fabric {\n}\n"),
+        ("srd/base/a.cpp", TOP + "namespace weft::sim {\n}\n"),
+        ("srd/io/udp.cpp", CLEAN["srd/io/udp.cpp"] + "namespace weft::io {\n}\n"),
     ],
     "limit-name": [
         ("srd/base/a.cpp", TOP + "constexpr int kMostSheep = 1;\n"),

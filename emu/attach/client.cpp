@@ -81,10 +81,11 @@ srd::Address to_address(const std::array<std::byte, 16>& bytes) {
 }
 
 srd::NetworkModel network_of(const AttachReply& reply) {
-  constexpr std::uint64_t kLongest = 10'000'000'000;  // 10 s: more is nonsense
-  return {.rate = Rate::bits_per_second(std::max<std::uint64_t>(reply.bits_per_second, 1)),
-          .round_trip = Duration{static_cast<std::int64_t>(std::min(reply.round_trip, kLongest))},
-          .trims = reply.trims != 0};
+  constexpr std::uint64_t kMaxRoundTrip = 10'000'000'000;  // 10 s: more is nonsense
+  return {
+      .rate = Rate::bits_per_second(std::max<std::uint64_t>(reply.bits_per_second, 1)),
+      .round_trip = Duration{static_cast<std::int64_t>(std::min(reply.round_trip, kMaxRoundTrip))},
+      .trims = reply.trims != 0};
 }
 
 // An accepted reply, with its descriptors checked and mapped.

@@ -84,15 +84,16 @@ void print_bash(const std::vector<Command>& commands) {
     all += (all.empty() ? "" : " ") + command.word.name;
   }
   fmt::print(
-      "_weft() {{\n"
-      "  local word=${{COMP_WORDS[COMP_CWORD]}} i options= parts=\n"
-      "  COMPREPLY=()\n"
-      "  if ((COMP_CWORD == 1)); then\n"
-      "    mapfile -t COMPREPLY < <(compgen -W '{} --help --version' -- \"$word\")\n"
-      "    return\n"
-      "  fi\n"
-      "  for ((i = 2; i < COMP_CWORD; ++i)); do [[ ${{COMP_WORDS[i]}} == -- ]] && return; done\n"
-      "  case ${{COMP_WORDS[1]}} in\n",
+      R"(_weft() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}} i options= parts=
+  COMPREPLY=()
+  if ((COMP_CWORD == 1)); then
+    mapfile -t COMPREPLY < <(compgen -W '{} --help --version' -- "$word")
+    return
+  fi
+  for ((i = 2; i < COMP_CWORD; ++i)); do [[ ${{COMP_WORDS[i]}} == -- ]] && return; done
+  case ${{COMP_WORDS[1]}} in
+)",
       all);
   for (const Command& command : commands) {
     fmt::print("    {}) options='{}'", command.word.name, names(command.options));
@@ -102,30 +103,36 @@ void print_bash(const std::vector<Command>& commands) {
     fmt::print(" ;;\n");
   }
   fmt::print(
-      "  esac\n"
-      "  if ((COMP_CWORD == 2)) && [[ -n $parts && $word != -* ]]; then\n"
-      "    mapfile -t COMPREPLY < <(compgen -W \"$parts\" -- \"$word\")\n"
-      "    return\n"
-      "  fi\n"
-      "  [[ $word != -* ]] || mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\")\n"
-      "}}\n"
-      "complete -o default -F _weft weft\n");
+      R"(  esac
+  if ((COMP_CWORD == 2)) && [[ -n $parts && $word != -* ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$parts" -- "$word")
+    return
+  fi
+  [[ $word != -* ]] || mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
+}}
+complete -o default -F _weft weft
+)");
 }
 
 // Works both as a file in $fpath, where zsh runs it as the function _weft, and with `eval`, where
 // it has to announce itself: hence its last line.
 void print_zsh(const std::vector<Command>& commands) {
-  fmt::print("#compdef weft\n_weft() {{\n  local -a commands\n  commands=(\n");
+  fmt::print(R"(#compdef weft
+_weft() {{
+  local -a commands
+  commands=(
+)");
   for (const Command& command : commands) {
     fmt::print("    '{}:{}'\n", command.word.name, command.word.about);
   }
   fmt::print(
-      "  )\n"
-      "  if ((CURRENT == 2)); then\n"
-      "    _describe command commands\n"
-      "    return\n"
-      "  fi\n"
-      "  case ${{words[2]}} in\n");
+      R"(  )
+  if ((CURRENT == 2)); then
+    _describe command commands
+    return
+  fi
+  case ${{words[2]}} in
+)");
   for (const Command& command : commands) {
     fmt::print("    {}) _arguments", command.word.name);
     if (!command.parts.empty()) {
@@ -137,8 +144,10 @@ void print_zsh(const std::vector<Command>& commands) {
     fmt::print(" '*:file:_files' ;;\n");
   }
   fmt::print(
-      "  esac\n}}\nif [[ $funcstack[1] == _weft ]]; then _weft \"$@\"; else compdef _weft "
-      "weft; fi\n");
+      R"(  esac
+}}
+if [[ $funcstack[1] == _weft ]]; then _weft "$@"; else compdef _weft weft; fi
+)");
 }
 
 void print_fish(const std::vector<Command>& commands) {

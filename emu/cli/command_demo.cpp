@@ -54,16 +54,17 @@ struct Options {
 // Slow enough for two cores that also run both hosts and the network.
 std::string topology_text() {
   std::string text =
-      "# Two hosts on two leaves; every frame between them crosses one of four spines.\n"
-      "name: demo\n"
-      "topology:\n"
-      "  kinds: {spine: {base: switch, tier: 2}}\n"
-      "  defaults: {rate: 4Gbps, delay: 25us, buffer: 512KB, ecn: [96KB, 256KB]}\n"
-      "  nodes: {h1: {kind: host}, h2: {kind: host}, leaf1: {}, leaf2: {}, spine1: {kind: spine},\n"
-      "    spine2: {kind: spine}, spine3: {kind: spine}, spine4: {kind: spine}}\n"
-      "  links:\n"
-      "    - {endpoints: [h1, leaf1]}\n"
-      "    - {endpoints: [h2, leaf2]}\n";
+      R"(# Two hosts on two leaves; every frame between them crosses one of four spines.
+name: demo
+topology:
+  kinds: {spine: {base: switch, tier: 2}}
+  defaults: {rate: 4Gbps, delay: 25us, buffer: 512KB, ecn: [96KB, 256KB]}
+  nodes: {h1: {kind: host}, h2: {kind: host}, leaf1: {}, leaf2: {}, spine1: {kind: spine},
+    spine2: {kind: spine}, spine3: {kind: spine}, spine4: {kind: spine}}
+  links:
+    - {endpoints: [h1, leaf1]}
+    - {endpoints: [h2, leaf2]}
+)";
   for (std::size_t spine = 1; spine <= kDemoSpines; ++spine) {
     for (const int leaf : {1, 2}) {
       text += fmt::format("    - {{endpoints: [leaf{}, spine{}], rate: {}Gbps}}\n", leaf, spine,

@@ -61,6 +61,7 @@ struct PlainResult {
   workloads::PacketCounters packets;
 };
 
+// Only as many sections as were run: the arrays have room for the most that an option allows.
 PlainResult plain(const ExpertResult& from, const workloads::PacketCounters& packets) {
   PlainResult result;
   result.sections = static_cast<std::uint32_t>(from.combine_us.size());
@@ -92,6 +93,7 @@ void add(const PlainResult& from, ExpertRow& row) {
   row.packets.retransmitted += from.packets.retransmitted;
 }
 
+// Called once for each rank, in virtual time or in the rank's own process.
 auto maker(const ExpertSetup& setup) {
   return [setup](srd::Engine& engine, std::uint32_t rank, workloads::RankPlace& place) {
     ExpertSetup own = setup;
@@ -114,6 +116,7 @@ void run_virtual(const Options& options, const ExpertSetup& setup, ExpertRow& ro
                                   .path_selector = options.path_selector};
   if (!options.topology.empty()) {
     ground.topology = unwrap(fabric::read_text_file(options.topology));
+    ground.topology_file = options.topology;
   }
   const auto run = unwrap(workloads::VirtualRun::create(ground));
   if (const auto done = run->run(maker(setup), true); !done) {
@@ -125,6 +128,8 @@ void run_virtual(const Options& options, const ExpertSetup& setup, ExpertRow& ro
   row.packets = run->counters();
 }
 
+// A rank that has failed has a result all the same: what it counted until then is added like any
+// other's.
 void run_in_real_time(const Options& options, const ExpertSetup& setup, ExpertRow& row) {
   LiveJob job{.command = "weft ep-perf",
               .ranks = setup.problem.ranks,

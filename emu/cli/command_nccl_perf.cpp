@@ -125,6 +125,8 @@ void prepare(const Options& options, std::uint32_t process, const std::string& s
   }
 }
 
+// The first rank that fails ends the run for all: the others find on the board that it was given
+// up, instead of waiting for messages that never come.
 int run_rank(const Options& options, std::uint32_t rank, Board& board) {
   try {
     return collectives::run_session(options.session, rank, board) ? kSuccess : kFailure;

@@ -208,14 +208,14 @@ Result<std::vector<SimJob>> plan(const Options& options) {
   return jobs;
 }
 
+// A grid decides itself what is run; options that would change that are refused, not ignored.
 int grid(const Options& options) {
   if (options.names.size() > 1 || options.all || options.variants || options.repeat > 1 ||
       !options.variant.empty() || !options.set.empty() || !options.sweep.empty() ||
       !options.trace.empty() || !options.flows.empty()) {
     return usage(
         "--grid takes at most one file, and of the other options --half, --only, --cells, "
-        "--policy, "
-        "--seed, --jobs, --json, --list and --report");
+        "--policy, --seed, --jobs, --json, --list and --report");
   }
   return run_grid({.spec = options.names.empty() ? "" : options.names.front(),
                    .half = options.half,
@@ -250,6 +250,20 @@ std::string name_files(const Options& options, std::vector<SimJob>& jobs) {
     }
   }
   return {};
+}
+
+// With --json every result was printed when it came.
+void print_for_people(const std::vector<SimJob>& jobs, const std::vector<Json>& results) {
+  if (results.size() == 1) {
+    print_run(results.front());
+  } else {
+    print_runs(jobs, results);
+  }
+  for (const SimJob& job : jobs) {
+    if (!job.report.empty()) {
+      fmt::print("report: {}/report.html\n", job.report);
+    }
+  }
 }
 
 // The exit code is the worst of all runs: kUsage where a scenario cannot be read, kFailure where a
@@ -319,16 +333,7 @@ int run(const Options& given) {
     }
   }
   if (!options.json) {
-    if (results.size() == 1) {
-      print_run(results.front());
-    } else {
-      print_runs(*jobs, results);
-    }
-    for (const SimJob& job : *jobs) {
-      if (!job.report.empty()) {
-        fmt::print("report: {}/report.html\n", job.report);
-      }
-    }
+    print_for_people(*jobs, results);
   }
   return exit_code;
 }

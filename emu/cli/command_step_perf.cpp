@@ -129,6 +129,7 @@ StepSeries run_virtual(const Options& options, const Case& one) {
                                   .peer_timeout = "10s"};
   if (!options.topology.empty()) {
     ground.topology = unwrap(fabric::read_text_file(options.topology));
+    ground.topology_file = options.topology;
   }
   const auto run = unwrap(workloads::VirtualRun::create(ground));
   const auto done = run->run(maker(setup, one.slow), false);

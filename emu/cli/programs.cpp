@@ -13,12 +13,12 @@
 namespace weft::cli {
 namespace {
 
-constexpr std::chrono::hours kLongest{24};
+constexpr std::chrono::hours kMaxTime{24};
 
 // Rounded up, so that a short time never becomes none.
 std::optional<std::chrono::milliseconds> milliseconds_of(std::string_view text) {
   const auto time = fabric::parse_duration(text);
-  if (!time || *time < Duration::zero() || *time > kLongest) {
+  if (!time || *time < Duration::zero() || *time > kMaxTime) {
     return std::nullopt;
   }
   return std::chrono::ceil<std::chrono::milliseconds>(*time);
@@ -26,6 +26,7 @@ std::optional<std::chrono::milliseconds> milliseconds_of(std::string_view text) 
 
 }  // namespace
 
+// A `:` without a command on each side is a mistake, and no empty program.
 Result<std::vector<Words>> split_commands(Words words, std::span<char* const> after) {
   words.insert(words.end(), after.begin(), after.end());
   std::vector<Words> commands(1);
@@ -79,6 +80,7 @@ Result<Mishap> parse_stop(const std::string& text) {
                           text));
 }
 
+// A mishap without a length is a kill; with one, the program stands still and goes on.
 std::vector<launch::TimedSignal> signals_for(const std::string& program,
                                              const std::vector<Mishap>& mishaps) {
   std::vector<launch::TimedSignal> signals;

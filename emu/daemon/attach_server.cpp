@@ -41,7 +41,7 @@ constexpr Duration kWaitForUnknown = std::chrono::seconds{10};
 // this many pairs on, rings are smaller.
 constexpr std::size_t kLargeDirectRings = 32;
 constexpr std::size_t kSmallRing = std::size_t{1} << 19;
-constexpr std::size_t kLargestRing = std::size_t{1} << 24;
+constexpr std::size_t kMaxRing = std::size_t{1} << 24;
 
 std::uint64_t place_key(std::uint32_t nic, std::uint16_t id) {
   return std::uint64_t{nic} << 16 | id;
@@ -225,14 +225,14 @@ bool AttachServer::answer_describe(int socket, const attach::DescribeRequest& re
 
 // --- Attaching.
 
-// A wish is granted between a sixteenth of the usual size and kLargestRing, rounded up to a power
+// A wish is granted between a sixteenth of the usual size and kMaxRing, rounded up to a power
 // of two.
 std::size_t AttachServer::ring_bytes_for(const attach::AttachRequest& request) const {
   if (request.ring_bytes == 0) {
     return options_.ring_bytes;
   }
   return std::bit_ceil(
-      std::clamp<std::size_t>(request.ring_bytes, options_.ring_bytes / 16, kLargestRing));
+      std::clamp<std::size_t>(request.ring_bytes, options_.ring_bytes / 16, kMaxRing));
 }
 
 Result<PlantNic*> AttachServer::nic_for(const attach::AttachRequest& request) const {

@@ -11,7 +11,7 @@ namespace weft::daemon {
 namespace {
 
 constexpr std::int64_t kMillisecond = 1'000'000;
-constexpr std::int64_t kLongestMilliseconds = INT32_MAX;
+constexpr std::int64_t kMaxMilliseconds = INT32_MAX;
 
 timespec timespec_of(std::int64_t nanoseconds) {
   return {nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
@@ -57,7 +57,7 @@ int EventWait::wait_with_timer(std::span<epoll_event> events, std::int64_t nanos
   const itimerspec once{{0, 0}, timespec_of(std::max<std::int64_t>(nanoseconds, 0))};
   const bool timed = timer_ && ::timerfd_settime(timer_.get(), 0, &once, nullptr) == 0;
   const std::int64_t rounded_up =
-      std::min((nanoseconds + kMillisecond - 1) / kMillisecond, kLongestMilliseconds);
+      std::min((nanoseconds + kMillisecond - 1) / kMillisecond, kMaxMilliseconds);
   const bool for_ever = nanoseconds < 0 || (timed && nanoseconds > 0);
   return std::max(::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                for_ever ? -1 : static_cast<int>(rounded_up)),

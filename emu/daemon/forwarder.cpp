@@ -22,8 +22,8 @@ constexpr Duration kWaitingSleep = std::chrono::microseconds{50};
 
 // A port to the outside without a descriptor to wait on is polled, less and less often while it is
 // quiet.
-constexpr Duration kShortestBlindSleep = std::chrono::microseconds{50};
-constexpr Duration kLongestBlindSleep = std::chrono::milliseconds{2};
+constexpr Duration kMinBlindSleep = std::chrono::microseconds{50};
+constexpr Duration kMaxBlindSleep = std::chrono::milliseconds{2};
 
 // Bursts taken from the ring of a process that has left: more than a ring holds. More than that can
 // only come from a child that goes on writing.
@@ -168,7 +168,7 @@ std::int64_t Forwarder::time_to_sleep(TimePoint now) {
     wake = std::min(wake, fabric_->next_event());
   }
   if (outside_.blind()) {
-    blind_sleep_ = std::clamp(2 * blind_sleep_, kShortestBlindSleep, kLongestBlindSleep);
+    blind_sleep_ = std::clamp(2 * blind_sleep_, kMinBlindSleep, kMaxBlindSleep);
     wake = std::min(wake, now + blind_sleep_);
   }
   return wake == kNever ? -1 : std::max<std::int64_t>(nanoseconds(wake - now), 0);

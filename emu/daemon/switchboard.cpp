@@ -108,12 +108,12 @@ std::size_t Switchboard::pump(TimePoint now, Slot& from) {
 }
 
 // Releases the ring up to the oldest frame that is still on loan to the modelled network. Loans may
-// keep half of the ring, and for kLongestLoan: beyond that the frames are copied, or the process
+// keep half of the ring, and for kMaxLoan: beyond that the frames are copied, or the process
 // would find its ring full and take weftd for stopped.
 void Switchboard::give_room(TimePoint now, Slot& from) {
   auto& ring = from.port.rx();
   while (!from.loans.empty() && (ring.position() - from.loans.position() > from.ring_bytes / 2 ||
-                                 now - from.loans.since() > kLongestLoan)) {
+                                 now - from.loans.since() > kMaxLoan)) {
     fabric_->call_in(from.loans);
   }
   ring.release_to(from.loans.empty() ? ring.position() : from.loans.position());
@@ -246,9 +246,9 @@ bool Switchboard::is_still_from(const Arrival& arrival, const Head& head) const 
 // As on a wire: what finds no room is lost, and the sender's retries make up for it.
 void Switchboard::steer_management(const PlantNic& nic, const Head& head,
                                    std::span<const std::byte> frame, const srd::RecordInfo& info) {
-  constexpr std::size_t kLargest = 512;
-  std::array<std::byte, kLargest> copy;
-  const auto message = std::span(copy).first(std::min(frame.size(), kLargest));
+  constexpr std::size_t kMaxManagement = 512;
+  std::array<std::byte, kMaxManagement> copy;
+  const auto message = std::span(copy).first(std::min(frame.size(), kMaxManagement));
   std::memcpy(message.data(), frame.data(), message.size());
   const auto flow = net::FlowKey::parse(message);
   const ManagementRoute route = route_management(nic.services, flow.payload());

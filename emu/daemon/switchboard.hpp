@@ -92,7 +92,7 @@ class Switchboard {
   // How long the full ring of a process may hold up its senders, per ringful that it reads: see
   // ReaderStall.
   static constexpr Duration kPatience = std::chrono::milliseconds{20};
-  static constexpr Duration kLongestLoan = std::chrono::milliseconds{5};
+  static constexpr Duration kMaxLoan = std::chrono::milliseconds{5};
 
   // What the headers of a frame say of both ends.
   struct Steering {

@@ -33,11 +33,11 @@ constexpr unsigned kLiveRingBits = 10;
 // and differences are unambiguous.
 constexpr Picos kLogSpan = 32;
 // One second.
-constexpr Picos kLongestLimit = 1'000'000'000'000;
+constexpr Picos kMaxLimit = 1'000'000'000'000;
 
 // Within the delay of a shorter cable than this (50 ns), too few events happen for going node by
 // node to pay.
-constexpr Picos kLeastLookahead = 50'000;
+constexpr Picos kMinLookahead = 50'000;
 // 1 ms: the offset of an event in its window must fit into 32 bits of picoseconds.
 constexpr Picos kMaxLookahead = 1'000'000'000;
 
@@ -126,7 +126,7 @@ Fabric::Fabric(const Topology& topology, const FabricOptions& options)
     kind.delay = picos(is.delay) + picos(topology.nodes()[from.to].latency);
     kind.ecn_low = drain_time(is.rate, is.ecn_low);
     kind.ecn_high = drain_time(is.rate, is.ecn_high);
-    const Picos span = kLogSpan * (std::min(kind.limit, kLongestLimit) + kind.delay);
+    const Picos span = kLogSpan * (std::min(kind.limit, kMaxLimit) + kind.delay);
     kind.log_shift = static_cast<unsigned>(
         std::max(static_cast<int>(std::bit_width(static_cast<std::uint64_t>(span))) - 31, 0));
     link.kind = class_of(kind);
@@ -135,7 +135,7 @@ Fabric::Fabric(const Topology& topology, const FabricOptions& options)
         (topology.nodes()[from.to].kind == Node::Kind::host ? kLeadsToHost : 0));
     link.to = from.to;
   }
-  if (options.by_node && lookahead() >= kLeastLookahead) {
+  if (options.by_node && lookahead() >= kMinLookahead) {
     calendar_.emplace(static_cast<std::uint32_t>(topology.nodes().size()), lookahead(),
                       horizon(topology));
   }

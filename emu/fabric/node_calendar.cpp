@@ -11,7 +11,7 @@ namespace {
 
 // Up to this many events, insertion sort beats a general one.
 constexpr std::size_t kShort = 24;
-constexpr std::uint64_t kLeastRing = 16;
+constexpr std::uint64_t kMinRing = 16;
 // 64 MB of heads; with more nodes the ring becomes shorter, and more events wait in the heap.
 constexpr std::uint64_t kMaxHeads = 1 << 24;
 
@@ -24,8 +24,8 @@ NodeCalendar::NodeCalendar(std::uint32_t nodes, Picos lookahead, Picos horizon)
   // 2^64 / length, rounded up: window_of() multiplies instead of dividing.
   inverse_ = ~0ULL / length + 1;
   const auto windows = static_cast<std::uint64_t>(std::max<Picos>(horizon, 0)) / length + 2;
-  ring_ = std::bit_ceil(std::max(windows, kLeastRing));
-  while (ring_ > kLeastRing && ring_ * nodes_ > kMaxHeads) {
+  ring_ = std::bit_ceil(std::max(windows, kMinRing));
+  while (ring_ > kMinRing && ring_ * nodes_ > kMaxHeads) {
     ring_ /= 2;
   }
   heads_.assign(ring_ * nodes_, kEnd);

@@ -27,8 +27,8 @@ class NodeCalendar {
   // Windows of `lookahead` ps. Events further away than the ring of windows wait in a heap.
   NodeCalendar(std::uint32_t nodes, Picos lookahead, Picos horizon);
 
-  // In the open window, only the node that has its turn may insert, and only for itself; before the
-  // open window nobody.
+  // In the open window only the node whose turn it is may insert, and only for itself. Nothing may
+  // be inserted before the open window.
   void push(NodeId node, const CalendarEvent& event) {
     const std::uint64_t window = window_of(event.when);
     ++size_;

@@ -5,6 +5,7 @@
 #include "emu/fabric/topology_yaml.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -12,6 +13,7 @@
 
 #include "emu/fabric/fault.hpp"
 #include "emu/fabric/htsim_topo.hpp"
+#include "srd/base/joined.hpp"
 
 namespace weft::fabric {
 namespace {
@@ -437,6 +439,20 @@ Result<Topology> read_topology(const std::string& file_name, const std::string& 
   return net;
 }
 
+namespace {
+
+// What a fault of a link may do. The other keys say when, to which links, or how exactly.
+constexpr std::array<const char*, 10> kTroubles = {
+    "down",        "loss",       "burst_loss",  "grey",   "corruption",
+    "duplication", "reordering", "extra_delay", "jitter", "rate_factor"};
+
+// The value does not count: `loss: 0` is what a series of values begins with.
+bool says_what_happens(YamlMap& map) {
+  return std::ranges::any_of(kTroubles, [&map](const char* key) { return map.has(key); });
+}
+
+}  // namespace
+
 Fault read_fault(YamlFile& file, const YAML::Node& node, const std::string& path) {
   YamlMap map(file, node, path);
   Fault fault;
@@ -487,6 +503,9 @@ Fault read_fault(YamlFile& file, const YAML::Node& node, const std::string& path
     }
   }
   map.finish();
+  if (link && !says_what_happens(map)) {
+    map.fail_here("nothing happens to the link: say one of " + joined(kTroubles, ", "));
+  }
   return fault;
 }
 

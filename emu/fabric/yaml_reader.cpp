@@ -15,7 +15,7 @@
 namespace weft::fabric {
 namespace {
 
-constexpr std::uintmax_t kLargestFile = 256U << 20;
+constexpr std::uintmax_t kMaxFile = 256U << 20;
 constexpr std::size_t kMaxDepth = 300;  // of values within values
 // Of a file, beside one for each character: aliases may stand for many.
 constexpr std::size_t kMaxValues = 10'000'000;
@@ -267,22 +267,22 @@ void YamlMap::read(const char* key, std::string& out) {
 }
 
 void YamlMap::read_label(const char* key, std::string& out) {
-  constexpr std::size_t kLongest = 200;
+  constexpr std::size_t kMaxLength = 200;
   std::string text = out;
   read(key, text);
   const bool is_line = std::none_of(text.begin(), text.end(), [](char c) {
     return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
   });
-  if (!is_line || text.size() > kLongest) {
-    fail(key, "expected one line of at most " + std::to_string(kLongest) + " characters");
+  if (!is_line || text.size() > kMaxLength) {
+    fail(key, "expected one line of at most " + std::to_string(kMaxLength) + " characters");
     return;
   }
   out = std::move(text);
 }
 
 bool is_node_name(std::string_view text) {
-  constexpr std::size_t kLongest = 63;
-  return !text.empty() && text.size() <= kLongest && text.front() != '.' && text.front() != '-' &&
+  constexpr std::size_t kMaxLength = 63;
+  return !text.empty() && text.size() <= kMaxLength && text.front() != '.' && text.front() != '-' &&
          std::all_of(text.begin(), text.end(), [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                   c == '.' || c == '_' || c == '-';
@@ -457,7 +457,7 @@ Result<std::string> read_text_file(const std::string& path) {
     return fail(ErrorCode::io_error, path + ": cannot be read; check the name and the permissions");
   }
   std::string content = text.str();
-  if (content.size() > kLargestFile) {
+  if (content.size() > kMaxFile) {
     return fail(ErrorCode::invalid_argument, path + ": larger than 256 MiB");
   }
   return content;

@@ -54,8 +54,8 @@ Words ask_subnet(EngineKind kind, const LabIdentity& lab) {
   return {"network", "inspect", "--format", subnets, lab.network()};
 }
 
-// An image's shell ends at once when nobody is there to type: so an image's own command gets a
-// terminal.
+// The command of many images is a shell, which ends at once if it has no terminal. So a node to
+// which the lab's file gives no command gets a terminal.
 Words run_node(EngineKind kind, const LabIdentity& lab, const LabFile& file, const LabNode& node,
                const NodeNics& nics, const std::vector<NodeAddress>& addresses) {
   Words words{"run",     "--detach",  "--name",  lab.container(node.name),

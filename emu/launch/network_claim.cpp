@@ -25,7 +25,7 @@ bool is_at(int directory, const std::string& path) {
 }  // namespace
 
 Result<NetworkClaim> NetworkClaim::take(const std::string& name, bool create) {
-  const auto give_up = std::chrono::steady_clock::now() + kLongestClaim;
+  const auto give_up = std::chrono::steady_clock::now() + kMaxClaim;
   do {
     auto path = named_directory(name, create);
     if (!path) {

@@ -13,14 +13,14 @@ namespace weft::launch {
 
 // The longest that `weft up` can hold a claim: it asks whether a weftd is there, starts one, asks
 // it whether it serves (at the latest at the end of the start), and ends it if it does not.
-inline constexpr std::chrono::seconds kLongestClaim =
+inline constexpr std::chrono::seconds kMaxClaim =
     kPatienceWithAnswer + kPatienceWithStart + kPatienceWithAnswer + kPatienceWithEnd;
 
 // A lock (flock) on the network's directory, held while the network is started or ended. The kernel
 // releases it when its holder ends, in whatever way.
 class NetworkClaim {
  public:
-  // Waits kLongestClaim for another weft that has it.
+  // Waits kMaxClaim for another weft that has it.
   [[nodiscard]] static Result<NetworkClaim> take(const std::string& name, bool create);
 
   NetworkClaim(NetworkClaim&& other) noexcept = default;

@@ -37,7 +37,7 @@ using std::chrono::steady_clock;
 constexpr milliseconds kTermToKill{2000};
 constexpr std::array kForwarded{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP};
 constexpr int kPatientInterrupts = 2;  // the next one kills
-constexpr std::size_t kLongestLine = std::size_t{1} << 16;
+constexpr std::size_t kMaxLine = std::size_t{1} << 16;
 
 // Blocking a signal makes signalfd deliver it even where it was ignored. Under nohup, SIGHUP must
 // stay ignored.
@@ -398,7 +398,7 @@ void ProgramGroup::flush(Running& program, std::size_t stream, bool all) {
     text += "[" + program.label + "] " + pending.substr(at, end + 1 - at);
   }
   pending.erase(0, at);
-  if (pending.size() > kLongestLine || (all && !pending.empty())) {
+  if (pending.size() > kMaxLine || (all && !pending.empty())) {
     text += "[" + program.label + "] " + pending + "\n";
     pending.clear();
   }

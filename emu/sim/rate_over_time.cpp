@@ -90,9 +90,9 @@ double RateOverTime::carried_by(double from, double bytes) const {
     return std::max(from, latest);
   }
   const Step& step = *(after - 1);
-  constexpr double kLeastRate = 1e-12;  // what sums of steps leave of 0
+  constexpr double kMinStepRate = 1e-12;  // what sums of steps leave of 0
   const double own =
-      step.rate > kLeastRate ? step.from + (wanted - step.before) / step.rate : kNever;
+      step.rate > kMinStepRate ? step.from + (wanted - step.before) / step.rate : kNever;
   return std::max(from, std::min(own, latest));
 }
 

@@ -190,15 +190,15 @@ Bounds read_bounds(fabric::YamlMap map) {
       to = value;
     }
   };
-  constexpr double kLeastReference = 1e-3;  // results are told as parts of it
+  constexpr double kMinReference = 1e-3;  // results are told as parts of it
   read("tail_fct_us", bounds.tail_fct_us, 1e12);
   read("ratio", bounds.ratio, 1e6);
   read("least_jain", bounds.least_jain, 1);
   read("retransmitted_per_new", bounds.retransmitted_per_new, 1e6);
   read("path_abandoned_us", bounds.path_abandoned_us, 1e9);
-  read("reference_us", bounds.reference_us, 1e12, kLeastReference);
-  read("reference_p50_us", bounds.reference_p50_us, 1e12, kLeastReference);
-  read("reference_p99_us", bounds.reference_p99_us, 1e12, kLeastReference);
+  read("reference_us", bounds.reference_us, 1e12, kMinReference);
+  read("reference_p50_us", bounds.reference_p50_us, 1e12, kMinReference);
+  read("reference_p99_us", bounds.reference_p99_us, 1e12, kMinReference);
   map.read("reference_within", bounds.reference_within, 0, 10);
   map.finish();
   return bounds;

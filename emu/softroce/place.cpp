@@ -18,10 +18,10 @@ namespace {
 using nlohmann::json;
 
 // RoCE's largest path MTU, 4096, and all headers fit into it. More would be of no use to RoCE.
-constexpr std::size_t kLargestMtu = 4200;
+constexpr std::size_t kMaxMtu = 4200;
 // An interface's MTU counts the headers of IP and UDP, weftd's MTU does not. Guests speak IPv4,
 // whose two headers need 28 bytes, and a frame of weftd has room for 48, so 40 are safe. With
-// weftd's default MTU they make kLargestMtu.
+// weftd's default MTU they make kMaxMtu.
 constexpr std::size_t kHeadersOfIp = 40;
 constexpr unsigned kLastHost = 254;
 // The last octet of a guest's address on the link of a host of ours. NICs of a host are numbered
@@ -102,7 +102,7 @@ Result<Place> find_place(const json& status, const std::string& host) {
               .neighbours = {},
               .own_socket = port.own_socket,
               .network_socket = port.network_socket,
-              .mtu = std::min(kLargestMtu, status["mtu"].get<std::size_t>() + kHeadersOfIp)};
+              .mtu = std::min(kMaxMtu, status["mtu"].get<std::size_t>() + kHeadersOfIp)};
   unsigned number = host.empty() ? 1 : *number_of(host);
   std::optional<srd::Address> on_link;
   for (const json& nic : status["nics"]) {

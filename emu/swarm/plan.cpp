@@ -77,7 +77,7 @@ void Planner::adapt_to_mood() {
     plan_.link = even;
   }
   if (mood_.slow) {
-    plan_.hosts[any_host()].poll_interval = some_time(rng_, 200us, kLongestPollInterval);
+    plan_.hosts[any_host()].poll_interval = some_time(rng_, 200us, kMaxPollInterval);
   }
 }
 

@@ -107,7 +107,7 @@ struct HostPlan {
 };
 
 // The laziest application of any plan; the end of a run waits at least so long.
-inline constexpr Duration kLongestPollInterval = std::chrono::milliseconds{2};
+inline constexpr Duration kMaxPollInterval = std::chrono::milliseconds{2};
 
 struct Plan {
   std::uint64_t seed = 0;

@@ -361,7 +361,7 @@ Outcome Run::finish() {
     wait_for_everything("after healing");
     final_round(false);
     final_round(true);
-    advance_to(world_.now() + 1ms + kLongestPollInterval);
+    advance_to(world_.now() + 1ms + kMaxPollInterval);
     wait_for_silence();
   }
   if (good()) {

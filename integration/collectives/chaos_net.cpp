@@ -15,12 +15,11 @@ namespace {
 
 using nccl::abi::kSuccess;
 
-// What the caller has for a request.
+// The caller's request: a pointer to this takes the place of the plugin's own.
 struct Pending {
   void* connection = nullptr;
   void* inner = nullptr;
-  // Which the caller has not heard yet
-  bool done = false;
+  bool done = false;  // the plugin has said so, and the caller has not heard it yet
   Result result = kSuccess;
   std::array<int, kMaxBuffers> sizes{};
 };

@@ -297,10 +297,10 @@ std::vector<Program> tree_programs(const Problem& problem) {
 // Smaller chunks for smaller operations, so that there are enough of them for all connections; 64
 // KiB at least.
 std::size_t pat_chunk(const Problem& problem) {
-  constexpr std::size_t kLeast = std::size_t{64} << 10;
+  constexpr std::size_t kMinChunk = std::size_t{64} << 10;
   const std::size_t parts = problem.operation == Operation::all_gather ? 32 : 16;
   std::size_t bytes = problem.buffers.simple / kSteps;
-  while (bytes * problem.channels * parts > problem.bytes && bytes > kLeast) {
+  while (bytes * problem.channels * parts > problem.bytes && bytes > kMinChunk) {
     bytes /= 2;
   }
   return bytes / problem.element;

@@ -27,12 +27,12 @@ bool consists_of(std::string_view text, const std::string& letters, const std::s
 // DOMAIN/NAME, as the kubelet wants it of devices. Domains have no underscores, so that no two
 // names make one socket.
 bool is_resource_name(std::string_view name) {
-  constexpr std::size_t kLongestDomain = 253;
-  constexpr std::size_t kLongestName = 63;
+  constexpr std::size_t kMaxDomain = 253;
+  constexpr std::size_t kMaxName = 63;
   const std::string_view domain = name.substr(0, name.find('/'));
   const std::string_view rest = name.substr(std::min(domain.size() + 1, name.size()));
   const std::string small(kSmall);
-  return domain.size() <= kLongestDomain && rest.size() <= kLongestName &&
+  return domain.size() <= kMaxDomain && rest.size() <= kMaxName &&
          consists_of(domain, small, "-.") && consists_of(rest, small + std::string(kLarge), "-._");
 }
 

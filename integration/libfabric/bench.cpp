@@ -256,6 +256,7 @@ class Fabric {
   std::size_t under_way_ = 0;
 };
 
+// Of one size: the medians of all rounds.
 struct Numbers {
   double latency_us = 0;
   double bytes_per_s = 0;
@@ -402,6 +403,7 @@ class Bench {
   Fabric fabric_;
 };
 
+// Only the client prints, as both would say the same.
 void print(const Options& options, std::size_t size, const Numbers& numbers) {
   if (options.json) {
     std::printf(
@@ -428,6 +430,7 @@ constexpr const char* kUsage =
     "One-way latency [us], bandwidth [GB/s] and rate [1/s] of tagged messages, seen by the "
     "client.\n";
 
+// By hand: the program needs libfabric and nothing else, so that it can be built where weft is not.
 Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {

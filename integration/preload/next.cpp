@@ -13,8 +13,8 @@ namespace weft::preload {
 
 void NextEntry::look_up() { keep_(*this, dlsym(RTLD_NEXT, name_)); }
 
-// The loader allocates when it finds nothing, and the program's malloc() may call a wrapper in
-// turn: that one is served by itself.
+// When dlsym() finds nothing, the loader allocates memory, and a malloc() of the program's may call
+// a wrapper, which comes here again. Then only the entry that is asked for is looked up.
 [[gnu::cold]] void look_up_all(NextEntry& first) {
   static constinit std::atomic<bool> begun{false};
   first.look_up();

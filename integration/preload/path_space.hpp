@@ -7,17 +7,17 @@
 namespace weft::preload {
 
 // Long enough for any path below /sys that programs put together; longer ones are left alone.
-inline constexpr std::size_t kLongestWalk = 1024;
+inline constexpr std::size_t kMaxWalk = 1024;
 
 struct PathSpace {
   char result[PATH_MAX];  // where Redirected leads
   char whole[PATH_MAX];   // a path as the kernel or the program knows it
   char part[PATH_MAX];    // the same, shortened
   // Of a walk (path_walk.cpp).
-  char walked[kLongestWalk];
-  char rest[kLongestWalk];
-  char target[kLongestWalk];
-  char below[2 * kLongestWalk];
+  char walked[kMaxWalk];
+  char rest[kMaxWalk];
+  char target[kMaxWalk];
+  char below[2 * kMaxWalk];
 };
 
 // A PathSpace for one call. Not on the stack, because callers have small ones: handlers on

@@ -74,7 +74,7 @@ class Walk {
   // Takes one more name. If it is a link that has to be followed, its target is put in front of the
   // rest.
   [[nodiscard]] bool take(const char* name, std::size_t step, bool last) {
-    if (length_ + step + 2 > kLongestWalk) {
+    if (length_ + step + 2 > kMaxWalk) {
       return false;
     }
     to_[length_] = '/';
@@ -125,9 +125,9 @@ class Walk {
   const char* root_;
   LastLink last_;
   PathSpace& space_;
-  char (&to_)[kLongestWalk];  // the path so far, without links and ".."
+  char (&to_)[kMaxWalk];  // the path so far, without links and ".."
   std::size_t length_ = 0;
-  char (&rest_)[kLongestWalk];
+  char (&rest_)[kMaxWalk];
   std::size_t begin_ = 0;
   int links_ = 0;
   bool touched_ = false;

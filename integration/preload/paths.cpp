@@ -148,10 +148,10 @@ bool is_readable_by_pages(const char* path) {
 
 // A path that is not readable is passed on as it is: the kernel answers with EFAULT.
 bool is_readable(const char* path) {
-  constexpr std::uintptr_t kLowest = 4096;
-  constexpr std::uintptr_t kHighest = std::uintptr_t{1} << 47;
+  constexpr std::uintptr_t kMinAddress = 4096;
+  constexpr std::uintptr_t kMaxAddress = std::uintptr_t{1} << 47;
   const auto address = reinterpret_cast<std::uintptr_t>(path);
-  if (address < kLowest || address >= kHighest) {
+  if (address < kMinAddress || address >= kMaxAddress) {
     return false;
   }
   if (lent_memory.touch == nullptr) {

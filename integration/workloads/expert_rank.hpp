@@ -49,7 +49,7 @@ struct TokenHeader {
 };
 static_assert(sizeof(TokenHeader) == 16);
 
-// Memory without a value at first: pages that nobody touches cost nothing.
+// Memory that is not cleared at first: pages that are never touched cost nothing.
 class Window {
  public:
   explicit Window(std::size_t bytes) : bytes_(new std::byte[bytes]), size_(bytes) {}
@@ -62,8 +62,8 @@ class Window {
 };
 
 // The low-latency way: one write for each token and expert, straight to its place; then a counter
-// for each expert. Two buffers, used in turn: who is a round ahead has the results of the round
-// before, so all others have taken what they got in it.
+// for each expert. Two buffers, used in turn, are enough: a rank that is a round ahead has all
+// results of the round before, so the others have taken what they were sent in that round.
 class ExpertRank final : public Worker {
  public:
   ExpertRank(srd::Engine& engine, const ExpertSetup& setup);

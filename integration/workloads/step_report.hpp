@@ -40,7 +40,7 @@ struct StepSeries {
 
 // A row of blocks, each as high as its step was long; `top_ms` is a full one.
 [[nodiscard]] std::string step_bars(std::span<const StepTime> steps, double top_ms);
-// A page without anything from elsewhere: for each run its steps as bars, in the same scale.
+// A page that needs no other file: for each run its steps as bars, all in the same scale.
 [[nodiscard]] std::string step_page(const std::string& title, std::span<const StepSeries> all);
 
 }  // namespace weft::workloads

@@ -115,7 +115,8 @@ std::vector<Selection> Router::route(std::uint32_t rank, std::uint32_t round) co
   for (std::uint32_t token = 0; token < problem().tokens; ++token) {
     const std::size_t first = all.size();
     while (all.size() < first + problem().topk) {
-      // Where few are much liked, most draws hit what is taken: then the next one that is free.
+      // Where a few experts get most tokens, a draw often hits one that this token has already: it
+      // takes the next free one then, instead of drawing again for ever.
       const double lot = rng.unit() * below_.back();
       auto at = static_cast<std::size_t>(std::upper_bound(below_.begin(), below_.end(), lot) -
                                          below_.begin()) %

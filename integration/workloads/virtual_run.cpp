@@ -2,7 +2,12 @@
 #include "integration/workloads/virtual_run.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
 
+#include "emu/fabric/fabric.hpp"
+#include "emu/fabric/fault.hpp"
 #include "emu/fabric/topology_yaml.hpp"
 #include "srd/wire/srd_codec.hpp"
 
@@ -40,17 +45,56 @@ std::string scenario_text(const VirtualGround& ground, std::uint32_t hosts, std:
   return text;
 }
 
-Result<sim::Scenario> read_ground(const VirtualGround& ground) {
+Result<sim::Scenario> read_with_nodes(const VirtualGround& ground, std::uint32_t nodes) {
   const std::uint32_t hosts = leaves_for(ground.ranks) * kHostsPerLeaf;
-  const auto read = [&](std::uint32_t nodes) {
-    return sim::read_scenario("the network", scenario_text(ground, hosts, nodes), {}, "");
-  };
-  auto scenario = read(ground.topology.empty() ? hosts : ground.ranks);
-  if (!scenario) {
-    if (const auto of_two = read(2)) {
-      return fail(ErrorCode::invalid_argument,
-                  "the network has " + std::to_string(of_two->topology.ports().size()) +
-                      " NICs, too few for " + std::to_string(ground.ranks) + " ranks");
+  const std::string name = ground.topology.empty()        ? "--rate " + ground.rate
+                           : ground.topology_file.empty() ? "the topology"
+                                                          : ground.topology_file;
+  return sim::read_scenario(name, scenario_text(ground, hosts, nodes), {}, "");
+}
+
+// What is wrong with one fault of a network that is right without it; nothing if that is fine.
+std::optional<Error> find_problem(const std::string& fault, const sim::Scenario& network) {
+  const std::string name = "--fault '" + fault + "'";
+  fabric::YamlFile file(name);
+  const YAML::Node node = file.load("{" + fault + "}");
+  const auto read = file.failed() ? fabric::Fault{} : fabric::read_fault(file, node, "fault");
+  if (file.failed()) {
+    return file.error();
+  }
+  fabric::Fabric probe(network.topology, {.seed = network.options.fabric.seed});
+  const auto applied = probe.apply(0, read);
+  return applied
+             ? std::nullopt
+             : std::optional(Error{applied.error().code, name + ": " + applied.error().message});
+}
+
+// The scenario is put together from what the user has given in several places, so its own lines
+// mean nothing to the user: where it is wrong, the places are tried one by one.
+Result<sim::Scenario> read_ground(const VirtualGround& ground) {
+  if (ground.seed > INT64_MAX) {
+    return fail(ErrorCode::invalid_argument, "--seed: 9223372036854775807 is the largest");
+  }
+  const std::uint32_t all =
+      ground.topology.empty() ? leaves_for(ground.ranks) * kHostsPerLeaf : ground.ranks;
+  auto scenario = read_with_nodes(ground, all);
+  if (scenario) {
+    return scenario;
+  }
+  VirtualGround healthy = ground;
+  healthy.faults.clear();
+  const auto network = read_with_nodes(healthy, 2);
+  if (!network) {
+    return network;
+  }
+  if (const std::size_t nics = network->topology.ports().size(); nics < ground.ranks) {
+    return fail(ErrorCode::invalid_argument, "the network has " + std::to_string(nics) +
+                                                 " NICs, too few for " +
+                                                 std::to_string(ground.ranks) + " ranks");
+  }
+  for (const std::string& fault : ground.faults) {
+    if (auto problem = find_problem(fault, *network)) {
+      return tl::unexpected(std::move(*problem));
     }
   }
   return scenario;

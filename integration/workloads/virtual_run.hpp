@@ -17,6 +17,7 @@ namespace weft::workloads {
 struct VirtualGround {
   std::uint32_t ranks = 8;
   std::string topology{};             // the text of a file; empty: leaf-spine, four hosts to a leaf
+  std::string topology_file{};        // what errors call that file
   std::string rate = "400Gbps";       // of the links of that leaf-spine network
   std::vector<std::string> faults{};  // as `weft fault` takes them
   std::uint64_t seed = 1;
@@ -30,7 +31,8 @@ struct VirtualGround {
 // Bytes of the ranks' writes travel, and the fault model is that of `weft sim`.
 class VirtualRun {
  public:
-  // Ranks are spread over the leaves: rank 0 and 1 have no switch in common.
+  // Ranks are spread over the leaves: rank 0 and 1 have no switch in common. Errors name the file,
+  // or the option of `weft ep-perf` and `weft step-perf` that is wrong.
   [[nodiscard]] static Result<std::unique_ptr<VirtualRun>> create(const VirtualGround& ground);
   ~VirtualRun();
 

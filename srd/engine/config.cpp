@@ -18,7 +18,7 @@ namespace {
 using std::chrono::hours;
 using std::chrono::seconds;
 
-constexpr std::uint32_t kLargestPayload =
+constexpr std::uint32_t kMaxPayload =
     static_cast<std::uint32_t>(net::kLargestPacket - sizeof(wire::DataHeader));
 constexpr std::int64_t kMaxPeers = 1 << 24;
 constexpr std::int64_t kMaxRequests = 1 << 24;
@@ -54,7 +54,7 @@ Result<void> validate(const EngineConfig& config) {
       Range{"max_completions", config.max_completions, 1, kMaxRequests, ""},
       Range{"max_reads_per_peer", config.max_reads_per_peer, 1, 65535, ""},
       Range{"window_packets", window, 1, wire::kMaxWindow, ""},
-      Range{"mtu_payload", config.mtu_payload, 64, kLargestPayload, " bytes"},
+      Range{"mtu_payload", config.mtu_payload, 64, kMaxPayload, " bytes"},
       Range{"paths", config.paths, 1, wire::kMaxPaths, ""},
       Range{"path_timeouts_to_abandon", config.path_timeouts_to_abandon, 0, 255, ""},
       timer("path_probe_interval", config.path_probe_interval, kTick, hours{1}),

@@ -12,7 +12,7 @@ Engine::Engine(const EngineConfig& config, Counters* counters, MemoryTable* memo
     : parts_(config, counters, memory) {}
 
 void Engine::on_timeout(TimePoint at) {
-  constexpr Duration kShortestNap = std::chrono::microseconds{1};
+  constexpr Duration kMinNap = std::chrono::microseconds{1};
   const TimePoint now = advance(at);
   parts_.schedule.queue_overdue_replies(now);
   if (mutated(Mutation::keep_deadlines)) [[unlikely]] {
@@ -22,7 +22,7 @@ void Engine::on_timeout(TimePoint at) {
     Sender& sender = *peer->sender;
     sender.on_timeout(now);
     if (const TimePoint next = sender.next_deadline(); next != kNever) {
-      parts_.schedule.arm(*peer, std::max(next, now + kShortestNap));
+      parts_.schedule.arm(*peer, std::max(next, now + kMinNap));
     }
   }
 }

@@ -10,7 +10,7 @@
 namespace weft::srd {
 namespace {
 
-constexpr Bytes kLeastStart = 4;  // packets that may always leave before the peer has answered
+constexpr Bytes kMinStart = 4;  // packets that may always leave before the peer has answered
 
 // The link is shared by all peers that are being sent to: so is what may leave before anyone has
 // answered. Otherwise a host that begins to send to many at once floods all of them. Where
@@ -18,7 +18,7 @@ constexpr Bytes kLeastStart = 4;  // packets that may always leave before the pe
 CcTuning first_window(const EngineParts& parts, Bytes sharers) {
   CcTuning tuning = parts.cc_tuning;
   if (sharers > 1 && !parts.config.receiver_credits) {
-    const Bytes least = kLeastStart * parts.cc_tuning.mtu_wire;
+    const Bytes least = kMinStart * parts.cc_tuning.mtu_wire;
     const Bytes most = parts.config.line_rate.bytes_in(parts.config.base_rtt) * 3 / 2;
     tuning.initial_window = std::max(most / sharers, least);
   }

@@ -50,7 +50,7 @@ class EnvelopeIo final : public PacketIo {
 
  private:
   // Below this, a header and a useful payload do not fit.
-  static constexpr std::size_t kSmallestMtu = 256;
+  static constexpr std::size_t kMinMtu = 256;
 
   EnvelopeIo(const Config& config, const net::EnvelopeWriter& writer,
              std::unique_ptr<FrameIo> frames)
@@ -75,7 +75,7 @@ Result<std::unique_ptr<EnvelopeIo<Codec>>> EnvelopeIo<Codec>::create(
     return tl::unexpected(writer.error());
   }
   const std::size_t largest = frames->traits().max_frame;
-  if (largest < writer->size() + kSmallestMtu) {
+  if (largest < writer->size() + kMinMtu) {
     return fail(ErrorCode::invalid_argument, "the link carries frames of " +
                                                  std::to_string(largest) +
                                                  " bytes: raise its MTU above 300");

@@ -30,7 +30,7 @@ constexpr std::uint16_t kOptionResolution = 9;   // of an interface
 constexpr std::uint16_t kOptionApplication = 4;  // of a section
 constexpr char kNanoseconds = 9;
 constexpr std::size_t kFlushAt = 64 * 1024;
-constexpr std::size_t kLongestComment = 1024;
+constexpr std::size_t kMaxComment = 1024;
 // An upper bound: all of a packet block but its data and comment.
 constexpr std::size_t kBlockOverhead = 64;
 
@@ -60,7 +60,7 @@ Result<PcapngWriter> PcapngWriter::create(const std::string& path, const Options
   writer.put32(0xFFFFFFFF);
   writer.put_option(kOptionApplication, "weft");
   if (!options.comment.empty()) {
-    writer.put_option(kOptionComment, options.comment.substr(0, kLongestComment));
+    writer.put_option(kOptionComment, options.comment.substr(0, kMaxComment));
   }
   writer.put_option(kOptionEnd, {});
   writer.end_block(begin);
@@ -142,7 +142,7 @@ void PcapngWriter::write(std::uint32_t interface, std::uint64_t time, Direction 
   std::memcpy(flag_bytes, &flags, sizeof flags);
   put_option(kOptionFlags, {flag_bytes, sizeof flag_bytes});
   if (!comment.empty()) {
-    put_option(kOptionComment, comment.substr(0, kLongestComment));
+    put_option(kOptionComment, comment.substr(0, kMaxComment));
   }
   put_option(kOptionEnd, {});
   end_block(begin);

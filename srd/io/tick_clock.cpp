@@ -24,7 +24,7 @@ void TickClock::correct(const ClockReading& reading) {
     return;
   }
   const std::int64_t passed_time = reading.time - first_.time;
-  if (passed_time < kShortestBaseline || reading.ticks <= first_.ticks) {
+  if (passed_time < kMinBaseline || reading.ticks <= first_.ticks) {
     if (reading.ticks < first_.ticks) {
       useless_.store(true, std::memory_order_relaxed);
     }
@@ -48,7 +48,7 @@ void TickClock::correct(const ClockReading& reading) {
       return;
     }
     base.time = std::max(told, reading.time);
-    span_time_ = std::min(span_time_ * 2, kLongestSpan);
+    span_time_ = std::min(span_time_ * 2, kMaxSpan);
     failures_ = 0;
   }
   const auto rate =

@@ -50,9 +50,9 @@ class TickClock {
 
  private:
   static constexpr unsigned kScaleBits = 32;
-  static constexpr std::int64_t kShortestBaseline = 200'000;  // ns, before a rate is used
-  static constexpr std::int64_t kFirstSpan = 1'000'000;       // ns until the next comparison
-  static constexpr std::int64_t kLongestSpan = 16'000'000;
+  static constexpr std::int64_t kMinBaseline = 200'000;  // ns, before a rate is used
+  static constexpr std::int64_t kFirstSpan = 1'000'000;  // ns until the next comparison
+  static constexpr std::int64_t kMaxSpan = 16'000'000;
   static constexpr std::int64_t kTolerance = 50'000;   // ns between counter and clock
   static constexpr std::int64_t kRateTolerance = 500;  // one part in so many, between comparisons
   static constexpr int kMaxFailures = 3;

@@ -20,7 +20,7 @@
 namespace weft::srd {
 namespace {
 
-constexpr std::size_t kLargestSend = 65000;
+constexpr std::size_t kMaxSend = 65000;
 
 sockaddr_storage socket_address(const Address& address, std::uint16_t port, socklen_t& size) {
   sockaddr_storage storage{};
@@ -99,7 +99,7 @@ UdpSockets::UdpSockets(const Config& config, const net::UdpPorts& ports)
 
 Result<void> UdpSockets::open() {
   if (config_.paths == 0 || config_.paths > ports_.paths || config_.mtu < 256 ||
-      config_.mtu > kLargestSend) {
+      config_.mtu > kMaxSend) {
     return fail(ErrorCode::invalid_argument, "udp: give 1 to " + std::to_string(ports_.paths) +
                                                  " paths and an MTU of 256 to 65000 bytes");
   }
@@ -277,9 +277,8 @@ std::size_t UdpSockets::send(std::span<const TxPacket> packets,
     for (std::size_t i = 0; i < count; ++i) {
       const Waiting next = waiting[i];
       const std::size_t size = next.packet->size();
-      const bool fits =
-          length == 0 || (!closed && goes_with(run[0], next) && size <= run[0].packet->size() &&
-                          bytes + size <= kLargestSend);
+      const bool fits = length == 0 || (!closed && goes_with(run[0], next) &&
+                                        size <= run[0].packet->size() && bytes + size <= kMaxSend);
       if (!fits) {
         waiting[kept++] = next;
         closed = closed || (length != 0 && goes_with(run[0], next));

@@ -1,19 +1,19 @@
 // Owns the one shape of everything that speaks a protocol: packets and time in, packets and a
 // deadline out.
 //
-// A Machine has four calls, which all drivers make: on_packet(), on_timeout(), next_transmit(),
-// next_timeout(). Some machines have more, and say so by a concept below; a driver that knows them
-// makes them instead. In each round, in this order:
+// Eight calls drive a Machine. Four it always has: on_packet(), on_timeout(), next_transmit(),
+// next_timeout(). The others it may have (the concepts below): on_packets(), prepare_transmit(),
+// next_prepared(), awaits_events(). A driver that knows them prefers them. A round, in this order:
 //   1. packets that have arrived: on_packets(), where TakesBursts, or on_packet() for each;
 //   2. on_timeout(), if next_timeout() has passed and no more packets wait;
-//   3. prepare_transmit() once and next_prepared() until it returns false, where PreparesTransmit,
-//      or next_transmit() until it returns false;
+//   3. prepare_transmit() and next_prepared() again and again, where PreparesTransmit, or
+//      next_transmit(); until it returns false, or the carrier has no room, or it is enough;
 //   4. next_timeout(), to know when the next round is due at the latest.
-// Any of these rounds may be cut short after a step, and 3 may be made alone, after work was
-// posted. Poller makes 1 to 3; Host, and the simulator in its own way, the rest. Between two
-// rounds, never within one, Host asks what TellsOfEvents and TellsOfMemory offer. All calls come
-// from one thread at a time, the one that holds the Host's lock, and `now` never goes backwards
-// from one to the next. None blocks, and none calls its driver.
+// A round may end after any step, and 3 may be made alone, after work was posted. Poller makes 1 to
+// 3; Host, and the simulator in its own way, the rest. What TellsOfEvents and TellsOfMemory offer,
+// Host asks between two steps, never within one. All calls come from one thread at a time, which
+// holds the Host's lock, and `now` never goes backwards from one to the next. None blocks, and none
+// calls its driver.
 #pragma once
 
 #include <array>

@@ -68,6 +68,7 @@ struct Board {
   std::atomic<bool> finish{false};
 };
 
+// For leaks of weftd: each process that comes and goes brings descriptors.
 int count_fds(pid_t pid) {
   std::error_code error;
   int count = 0;
@@ -173,6 +174,8 @@ class Worker {
     }
   }
 
+  // The rule of every completion: it is of a request that is open, once. Which life of the peer it
+  // went to well is what the test waits for.
   void take(const srd::Completion& completion) {
     Slot& slot = slots_[completion.cookie % kSlots];
     check(slot.cookie == completion.cookie && slot.cookie != 0,
@@ -194,6 +197,7 @@ class Worker {
     --open_;
   }
 
+  // To all others in turn, with as many requests under way as there are slots.
   void post(srd::Engine& engine) {
     for (std::size_t i = 0; i < kSlots; ++i) {
       if (slots_[i].cookie != 0) {
@@ -377,6 +381,9 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
   return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
+// After each event everybody must make progress with everybody in their present lives; that takes
+// as long as it takes. Memory is compared from round 4 on, when caches and pools have grown to
+// their size.
 TEST_P(ChaosTest, SurvivorsGoOnAndTheDeadComeBack) {
   const std::uint64_t rounds = from_environment("WEFT_CHAOS_ROUNDS", 10);
   const std::uint64_t seed = from_environment("WEFT_CHAOS_SEED", 1);

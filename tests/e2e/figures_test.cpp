@@ -102,6 +102,7 @@ TEST_F(ProgramTest, FaultsThatMakeNoSenseAreRefused) {
   };
   refused("link: h1->fabric, loss: [1,2]", "loss: expected a number");
   refused("link: [h1->fabric], loss: 1", "link: expected");
+  refused("link: h1-*", "nothing happens to the link: say one of down, loss,");
   refused("a: &x {b: *x}", "in one another");
   refused("a: &x [*x]", "in one another");
   refused("link: h1->fabric, loss: 0.1, loss: 0.5", "'loss' is here a second time");

@@ -16,6 +16,8 @@
 namespace weft::testing {
 namespace {
 
+// The demo promises that a spine dies, that packets are lost and sent again, and that no byte is
+// wrong; the report must need nothing from elsewhere (no src=, one script).
 TEST_F(ProgramTest, TheDemoSurvivesTheDeathOfASpineAndTellsIt) {
   const Outcome outcome = weft("demo --seconds 4 --seed 3 --no-program --out out", 110);
   ASSERT_EQ(outcome.code, 0) << outcome.output;
@@ -163,6 +165,8 @@ TEST_F(ProgramTest, ImpairmentsAreSetShownAndReset) {
   EXPECT_TRUE(nowhere.says("no link is called 'nowhere'")) << nowhere.output;
 }
 
+// A stock program sends over a link that loses 5 %. The capture must have its frames, the lost ones
+// among them with the reason, in about that share.
 TEST_F(ProgramTest, ACaptureShowsFramesAndWhyTheyWereLost) {
   WEFT_NEEDS("ibv_devinfo");
   WEFT_NEEDS("ib_send_bw");
@@ -401,6 +405,8 @@ TEST_F(ProgramTest, WhenNobodyReadsTheProgramsEndAndNothingStays) {
   EXPECT_EQ(weft("run --device none -q -- sh -c 'kill -PIPE $$'").code, 128 + SIGPIPE);
 }
 
+// Variables that the user had set keep their values through any number of `env`s, and come back
+// after `--unset`.
 TEST_F(ProgramTest, AShellIsLeftAsItWas) {
   const Outcome started = weft("up " + name_);
   ASSERT_EQ(started.code, 0) << started.output;
@@ -436,6 +442,8 @@ TEST_F(ProgramTest, AShellIsLeftAsItWas) {
   EXPECT_EQ(parts[4].find("WEFT_HOST"), std::string::npos) << parts[4];
 }
 
+// In this order: what the command line says, the environment of an earlier `env`, the rank of a
+// launcher, the only network that is up.
 TEST_F(ProgramTest, ExecFindsNetworkAndHostByItself) {
   // In a place where no other networks are.
   const std::string in = "cd " + directory_ + " && export XDG_RUNTIME_DIR=" + directory_ +

@@ -75,6 +75,8 @@ class OnTerminal {
   std::string shown_;
 };
 
+// The run writes a topology.yml, too: over a file of the user's with that name only if it is the
+// same.
 TEST_F(ProgramTest, FilesOfTheUserSurviveARunInTheirDirectory) {
   write("topology.yml", kNetwork);
   const Outcome same = weft("run --device none --topology topology.yml --out . -- true");
@@ -94,6 +96,7 @@ TEST_F(ProgramTest, FilesOfTheUserSurviveARunInTheirDirectory) {
   EXPECT_EQ(read("fresh/metrics.prom"), "mine\n");
 }
 
+// As under nohup: the signal was ignored before weft began, and stays so.
 TEST_F(ProgramTest, AHangUpThatIsIgnoredIsNoInterrupt) {
   const char* program = "run --device none -q -- sh -c 'kill -HUP $PPID; sleep 0.2; echo lives'";
   const Outcome ignored =
@@ -103,6 +106,8 @@ TEST_F(ProgramTest, AHangUpThatIsIgnoredIsNoInterrupt) {
   EXPECT_EQ(weft(program).code, 128 + SIGHUP);
 }
 
+// The program is not trusted: a link in the run's directory must not lead weft to overwrite other
+// files.
 TEST_F(ProgramTest, WhatARunWritesGoesThroughNoLink) {
   for (const char* name : {"result.json", "events.jsonl", "network.jsonl", "metrics.prom"}) {
     const std::string mine = "mine-" + std::string(name);
@@ -115,6 +120,7 @@ TEST_F(ProgramTest, WhatARunWritesGoesThroughNoLink) {
   }
 }
 
+// Old directories are swept when there are more than twenty. One whose run goes on is not old.
 TEST_F(ProgramTest, ARunThatGoesOnKeepsItsDirectory) {
   const Outcome outcome = run_shell(
       "cd " + directory_ + " && export TMPDIR=" + directory_ +
@@ -134,6 +140,7 @@ TEST_F(ProgramTest, ARunThatGoesOnKeepsItsDirectory) {
   EXPECT_TRUE(twice.says("still goes on")) << twice.output;
 }
 
+// Braces are only special around what weft knows; all else reaches the program as it was given.
 TEST_F(ProgramTest, ArgumentsAreAnyBytes) {
   const Outcome bytes =
       weft("run --device none -q --no-prefix --out bytes -- printf '%s' \"$(printf '\\377')\"");
@@ -182,6 +189,7 @@ TEST_F(ProgramTest, TheOutputsOfProgramsComeWholeWhenTheReaderIsSlow) {
   EXPECT_EQ(lines.output, "1\n");  // a line without an end is cut, not kept
 }
 
+// A child that goes on after its parent, also one that ignores the polite signal.
 TEST_F(ProgramTest, WhatProgramsLeaveBehindEndsWithThem) {
   write("stubborn.sh", "trap : TERM\nwhile :; do sleep 0.2; done\n");
   for (const char* child : {"sleep 300", "sh stubborn.sh"}) {
@@ -194,6 +202,7 @@ TEST_F(ProgramTest, WhatProgramsLeaveBehindEndsWithThem) {
   }
 }
 
+// No zombie: another program of the run may wait for its number to disappear.
 TEST_F(ProgramTest, AProgramThatHasEndedIsGone) {
   const Outcome outcome = weft(
       "run --device none -q -- sh -c 'echo $$ >pid' : sh -c 'while ! test -s pid; do sleep 0.05; "
@@ -202,6 +211,7 @@ TEST_F(ProgramTest, AProgramThatHasEndedIsGone) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
+// A program that ignores the first two would otherwise have to be killed by hand.
 TEST_F(ProgramTest, TheThirdInterruptKills) {
   const Outcome outcome = run_shell(
       "cd " + directory_ +
@@ -227,6 +237,7 @@ TEST_F(ProgramTest, InterruptedCommandsLeaveNoDirectories) {
   }
 }
 
+// By its lock a directory says that its maker is gone; one without that file is not weft's.
 TEST_F(ProgramTest, DirectoriesOfKilledCommandsAreSweptLater) {
   const Outcome outcome = run_shell(
       "cd " + directory_ + " && mkdir r && chmod 700 r && export XDG_RUNTIME_DIR=" + directory_ +
@@ -281,6 +292,7 @@ TEST_F(ProgramTest, AJobStopsAndGoesOnAsOne) {
   EXPECT_EQ(shell.wait(), 0);
 }
 
+// Signals that are ignored, and closed standard streams, come from whatever started weft.
 TEST_F(ProgramTest, WhatWeftInheritsDoesNotHoldIt) {
   const Outcome ignored = run_shell("timeout -s KILL 20 env --ignore-signal=CHLD " WEFT_PROGRAM
                                     " run --device none -q -- sh -c 'exit 6'");
@@ -303,6 +315,7 @@ TEST_F(ProgramTest, OutputThatCannotBeWrittenIsAFailureAndNoCrash) {
   EXPECT_EQ(weft("completions bash >/dev/full").code, 1);
 }
 
+// `head` leaves after a line. Standard error goes on, and so does the program.
 TEST_F(ProgramTest, AReaderOfOneStreamThatLeavesTakesOnlyThat) {
   const Outcome outcome = run_shell(
       "{ " WEFT_PROGRAM
@@ -358,6 +371,7 @@ TEST_F(ProgramTest, AStoppedProgramIsReported) {
   EXPECT_TRUE(outcome.says("h1 is stopped")) << outcome.output;
 }
 
+// Without an answer there are no counters; zeros would look like a network that nobody used.
 TEST_F(ProgramTest, AWeftdThatDiedIsNoIdleOne) {
   const Outcome outcome =
       weft("run --device none --json -- sh -c 'kill -KILL $(pgrep -P $PPID weftd)'");

@@ -1,5 +1,9 @@
 // Owns the fuzz target of the engine: any packets, calls and steps of time, against memory whose
 // owner checks it.
+//
+// Two endpoints, peers of six addresses in room for four, small limits: everything that can be full
+// is so soon. The memory has margins, which no packet may reach, and the books of requests must
+// balance when everything is given up.
 #include "srd/engine/engine.hpp"
 
 #include <algorithm>
@@ -58,6 +62,8 @@ class Game {
   }
 
  private:
+  // The first byte of an input chooses what a packet cannot: credits, forced disorder, trimming,
+  // numbers that wrap.
   static EngineConfig config(Tape& tape) {
     EngineConfig config;
     config.checksum = false;  // a fuzzer would have to guess it
@@ -196,6 +202,7 @@ class Game {
       WEFT_CHECK(packet.size() <= sizeof(wire::DataHeader) + 512);
     }
   }
+  // What a program may do at any moment between two packets.
   void housekeeping() {
     switch (tape_.byte() % 4) {
       case 0:

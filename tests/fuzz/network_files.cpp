@@ -1,4 +1,5 @@
-// Fuzzes every reader of files that people write or fetch: topologies, matrices, scenarios.
+// Fuzzes the readers of network files that people write or fetch: topologies in YAML, and htsim's
+// topologies and traffic matrices. The first byte of an input chooses the reader.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -8,6 +9,7 @@
 #include "emu/fabric/traffic_matrix.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  // Larger inputs find the same places, more slowly.
   if (size == 0 || size > 4096) {
     return 0;
   }
@@ -22,6 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       (void)weft::fabric::read_htsim_topology("t.topo", text, {});
       break;
     default:
+      // In a folder that does not exist, so that a file's name in the input opens nothing.
       (void)weft::fabric::read_topology("t.yaml", text, "/nonexistent");
   }
   return 0;

@@ -1,5 +1,9 @@
 // Owns the fuzz target of the RoCEv2 engine: any packets, calls and steps of time, against memory
 // whose owner checks it.
+//
+// A queue pair of each type, in one region with margins around it. Checked after each input: the
+// margins are untouched, each request that was accepted completes once, and packets have sizes that
+// can be sent. All else (reads beyond a buffer, overflows) is the sanitizers' to find.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -104,6 +108,8 @@ class Game {
             key_ ^ (tape_.byte() == 1 ? 1U : 0U)};
   }
 
+  // Well formed but for its contents, near the expected sequence number: most random bytes end in
+  // the parser.
   void packet() {
     wire::Packet packet;
     packet.opcode = tape_.byte();
@@ -125,6 +131,7 @@ class Game {
     bytes.resize(headers + payload);
     arrive(bytes, headers + payload / 2);
   }
+  // Anything at all.
   void raw() {
     std::vector<std::byte> bytes(tape_.byte());
     for (std::byte& byte : bytes) {
@@ -167,6 +174,8 @@ class Game {
     open_ += engine_.post_receive(qpn(), 2, pieces) == 0 ? 1 : 0;
   }
   void modify() { modify(qpn(), static_cast<QpState>(tape_.byte() % 7), tape_.byte()); }
+  // With all attributes that the transition demands, so that queue pairs get where work is done;
+  // RESET is left out, as what it forgets could not be counted.
   void modify(std::uint32_t number, QpState state, unsigned counts) {
     const QpType type = kTypes[number - 1];
     const bool datagram = type == QpType::ud;

@@ -39,6 +39,8 @@ TEST(EngineClose, EndsEverythingOfTheEndpointAndFreesItsMemory) {
   pair.run_for(50ms);
 }
 
+// Endpoints share the reliability context: numbers of the closed one's packets must still be
+// settled.
 TEST(EngineClose, LeavesTheContextToTheOtherEndpoints) {
   Pair pair;
   const Qpn other{99};
@@ -58,6 +60,8 @@ TEST(EngineClose, LeavesTheContextToTheOtherEndpoints) {
   EXPECT_EQ(pair.b.inbox().size(), 20U);
 }
 
+// As when an address handle is destroyed. The peer is cut off, so nothing but the flush can end the
+// send.
 TEST(EngineClose, FlushEndsOnlyWhatGoesToThatPeer) {
   Lab lab(3);
   lab[1].receive(10);
@@ -139,6 +143,7 @@ TEST(EngineClose, WhatHasToLeaveAgainEndsWhenItsMemoryIsTakenBack) {
   EXPECT_EQ(pair.a.status(send), Status::local_protection);
 }
 
+// Nothing of the old endpoint, neither requests nor receives, may be found under its number.
 TEST(EngineClose, TheNumberMayBeUsedAgain) {
   Pair pair;
   pair.a.receive(4);
@@ -155,6 +160,7 @@ TEST(EngineClose, TheNumberMayBeUsedAgain) {
   EXPECT_EQ(pair.a.texts().back(), "answer");
 }
 
+// To the peers it is as if it had never been there.
 TEST(EngineClose, AtTheTargetGivesBadQpn) {
   Pair pair;
   pair.b.receive(10);

@@ -230,6 +230,7 @@ TEST(EngineLimits, DeferredPacketsBackOff) {
   EXPECT_EQ(sender.poll(batch), 8U);
 }
 
+// From inside by an error, from outside by silence.
 TEST(EngineLimits, PeersBeyondTheLimitAreRefused) {
   LabConfig config = lab_config();
   config.engine.max_peers = 2;
@@ -252,6 +253,7 @@ TEST(EngineLimits, PeersBeyondTheLimitAreRefused) {
       0U);
 }
 
+// One context is then both ends: its sender and its receiver must not share anything.
 TEST(EngineLimits, AProcessMayBeItsOwnPeer) {
   Lab lab(1);
   lab[0].receive(3);

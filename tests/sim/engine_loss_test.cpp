@@ -9,6 +9,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
+// Once: the counter would show a sender that repeats for safety.
 TEST(EngineLoss, ALostMessageIsSentAgain) {
   Pair pair;
   pair.b.receive();
@@ -33,6 +34,8 @@ TEST(EngineLoss, ALostTailIsFoundWithinAFewRoundTrips) {
   EXPECT_LT(pair.now() - start, 6 * pair.rtt());
 }
 
+// The sender cannot know that the message has come, and sends it again. The second receive must
+// stay.
 TEST(EngineLoss, ALostAcknowledgementDoesNotDeliverTwice) {
   Pair pair;
   pair.b.receive(2);
@@ -55,6 +58,7 @@ TEST(EngineLoss, ADuplicateIsDroppedAndCounted) {
   EXPECT_EQ(pair.b.engine().counters().duplicate_pkts, 1U);
 }
 
+// 50 ms later the window has moved on by thousands of packets. What is before it counts as settled.
 TEST(EngineLoss, ACopyThatComesMuchLaterIsStillACopy) {
   Pair pair;
   pair.b.receive(3000);
@@ -68,6 +72,8 @@ TEST(EngineLoss, ACopyThatComesMuchLaterIsStillACopy) {
   EXPECT_EQ(pair.b.inbox().size(), 3000U);
 }
 
+// Packets of fast paths overtake those of slow ones all the time. Only a gap within a path is a
+// loss.
 TEST(EngineLoss, DelayOfOnePathIsNotTakenForLoss) {
   LabConfig config = lab_config();
   config.link.path_skew = 150ns;  // path 15: 2.25 us late
@@ -80,6 +86,7 @@ TEST(EngineLoss, DelayOfOnePathIsNotTakenForLoss) {
   EXPECT_EQ(pair.a.engine().counters().retrans_pkts, 0U);
 }
 
+// A path keeps its order, so no time-out is needed.
 TEST(EngineLoss, AGapWithinAPathIsLossAtOnce) {
   LabConfig config = lab_config();
   config.engine.paths = 1;
@@ -145,6 +152,8 @@ TEST(EngineLoss, TheVeryFirstPacketMayBeTrimmed) {
   EXPECT_THAT(pair.b.texts(), ElementsAre(pattern(1000)));
 }
 
+// One of five packets has a wrong bit, in a header or in the payload. Each must be dropped; the
+// rest is loss.
 TEST(EngineLoss, DamageIsNoticedWhereverItStrikes) {
   LabConfig config = lab_config();
   config.link.corrupt = 0.2;
@@ -179,6 +188,7 @@ TEST(EngineLoss, BurstsOfLossOnTheWayBackAndForth) {
   EXPECT_EQ(pair.b.inbox().size(), 1000U);
 }
 
+// The path may be what lost it.
 TEST(EngineLoss, ARetransmissionLeavesOnAnotherPath) {
   Pair pair;
   pair.b.receive();

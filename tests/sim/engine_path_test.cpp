@@ -62,6 +62,7 @@ LabConfig streaming_config() {
   return config;
 }
 
+// Oblivious spraying by definition uses all; adaptive selectors may leave some out.
 TEST(EnginePath, AllPathsAreUsed) {
   LabConfig config = streaming_config();
   config.engine.path_selector = "oblivious";
@@ -140,6 +141,8 @@ TEST(EnginePath, OneLivingPathOfSixteenIsEnough) {
   EXPECT_EQ(pair.b.memory(0, bytes.size()), bytes);
 }
 
+// A peer that is cut off makes every path fail. Probes must stay few meanwhile, and afterwards all
+// paths must come back without a flood of repetitions.
 TEST(EnginePath, ASilentPeerIsNotTakenForManyDeadPaths) {
   LabConfig config = streaming_config();
   config.engine.peer_timeout = 10s;
@@ -198,6 +201,7 @@ TEST(EnginePath, APeerThatDiedUnnoticedIsNotProbedForEver) {
   EXPECT_EQ(pair.network().counts().sent, sent);
 }
 
+// With nothing to send, dead paths do not matter: a process that has given up is silent.
 TEST(EnginePath, AnIdleProcessDoesNotProbeForEver) {
   Pair pair(streaming_config());
   pair.partition(pair.a, pair.b);

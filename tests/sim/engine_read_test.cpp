@@ -6,6 +6,7 @@
 namespace weft::testing {
 namespace {
 
+// Of one packet, of many, and of none: the last one is checked at the responder all the same.
 TEST(EngineRead, BringsTheBytes) {
   Pair pair;
   const std::string bytes = pattern(50'000);
@@ -78,6 +79,7 @@ TEST(EngineRead, ARegionThatGoesAwayInTheMiddleEndsTheRead) {
   EXPECT_LT(responses, 500'000U);
 }
 
+// The requester keeps to the limit by itself, so no responder has to refuse.
 TEST(EngineRead, MoreThanTheTablesHoldWaitForTheirTurn) {
   for (const std::uint32_t served : {1U, 2U, 64U}) {
     LabConfig config = lab_config();

@@ -10,6 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
+// Nothing of it is taken for loss: no packet is sent twice.
 TEST(EngineRefusal, EveryWrongSendHasItsStatusAndTheRightOneArrives) {
   Pair pair;
   const Qpn deaf{60};
@@ -76,6 +77,8 @@ TEST(EngineRefusal, EveryWrongWriteHasItsStatusAndTouchesNothing) {
   EXPECT_EQ(std::count(bytes.begin(), bytes.begin() + 4090, std::byte{0}), 4090);
 }
 
+// Each of its packets is refused. The request ends once, takes no receive, and its other packets
+// disturb nobody.
 TEST(EngineRefusal, ARefusedWriteOfManyPacketsEndsOnce) {
   Pair pair;
   pair.b.receive();
@@ -112,6 +115,8 @@ TEST(EngineRefusal, RetriesAreCountedAndBackOff) {
   EXPECT_LE(pair.elapsed(), 4 * pair.rtt() + 200us);
 }
 
+// The write with immediate data needs a receive as well, when its last packet arrives. 100 ms is
+// far more than the longest back-off.
 TEST(EngineRefusal, WhoRetriesForEverGetsThrough) {
   Pair pair;
   const auto patient = pair.a.send(pair.b, "at last");
@@ -182,6 +187,7 @@ TEST(EngineRefusal, AStatusSurvivesTheLossOfItsAcknowledgements) {
   EXPECT_THAT(pair.b.texts(), ElementsAre("right"));
 }
 
+// While it does not receive it looks as if it were not there. Its posted receives stay.
 TEST(EngineRefusal, AnEndpointMayStopReceivingAndStartAgain) {
   Pair pair;
   pair.b.receive(2);

@@ -35,6 +35,8 @@ TEST(Scenario, EveryBuiltInOneAndEveryVariantCanBeRead) {
   }
 }
 
+// The formulas are written out here with numbers: 489 full packets of 332 ns and a short one, by as
+// many flows as share the last link or the uplinks, and the way of the last packet.
 TEST(Scenario, IdealTimesAreThoseOfTheFormulas) {
   const auto ideal = [](const std::string& text) {
     const auto scenario = read_scenario("s.yaml", text, {}, "");
@@ -102,6 +104,7 @@ TEST(Scenario, StartsOfAMatrixHaveAUnitThatCanBeSaid) {
   EXPECT_FALSE(read("0->1 start 40 size 5", ", start_unit: s"));
 }
 
+// What people read when a scenario is wrong: file, line, key, and what would be right.
 TEST(Scenario, SaysWhereWhatAndHow) {
   struct Row {
     std::string text;
@@ -117,7 +120,8 @@ TEST(Scenario, SaysWhereWhatAndHow) {
            {good + "transport: {paths: 0}\n", "expected a whole number from 1 to 256"},
            {good + "faults: [{switch: core0, down: false}]\n",
             "s.yaml:3: faults[0].down: a switch in a fault is one that dies"},
-           {good + "faults: [{link: tor0->core9}]\n", "no link is called 'tor0->core9'"},
+           {good + "faults: [{link: tor0->core9, loss: 1}]\n", "no link is called 'tor0->core9'"},
+           {good + "faults: [{link: tor0->agg0, at: 1us}]\n", "nothing happens to the link"},
            {good + "faults: [{link: tor0->agg0, loss: 2}]\n", "expected a number from 0 to 1"},
            {"topology: {generator: fat-tree, hosts: 16}\ntraffic: {kind: incast, receiver: 99}\n",
             "from 0 to 15"},
@@ -148,6 +152,8 @@ TEST(Scenario, SaysWhereWhatAndHow) {
             std::string::npos);
 }
 
+// A word that a lenient parser would take for a number would change another element than the one
+// that was meant.
 TEST(Scenario, ElementsOfListsAreNamedByWholeNumbers) {
   const std::string list =
       "topology: {generator: fat-tree, hosts: 16}\n"

@@ -56,6 +56,7 @@ TEST(Simulation, ALoneFlowOnOnePathTakesTheIdealTime) {
 
 TEST(Simulation, TheDefaultTransportComesCloseToIdealAlone) { EXPECT_LT(run(kLone).ratio, 1.012); }
 
+// The digest is over all that has happened, so equal digests mean equal runs.
 TEST(Simulation, TheSameSeedGivesTheSameDigestAndAnotherSeedAnother) {
   const RunResult a = run(kPermutation);
   const RunResult b = run(kPermutation);
@@ -116,6 +117,7 @@ TEST(Simulation, TriggersMayCrossHosts) {
   EXPECT_EQ(simulation.flows_ended(), 4U);
 }
 
+// The others are there for comparison; one that lost a flow would win every comparison of times.
 TEST(Simulation, EveryTransportFinishesUnderLoss) {
   for (const char* kind : {"srd", "rc", "rc-dcqcn", "tcp-reno", "dctcp"}) {
     SCOPED_TRACE(kind);
@@ -150,6 +152,8 @@ TEST(Simulation, CorruptedFramesAreCaughtByTheChecksum) {
   EXPECT_GT(result.transport.retransmitted, 0U);
 }
 
+// Twelve senders: the last link is the bottleneck, and must neither run dry nor be flooded with
+// repetitions.
 TEST(Simulation, AnIncastKeepsTheReceiverBusy) {
   const RunResult result = run(R"(
 topology: {generator: fat-tree, hosts: 16, ecn_last_hop: false}
@@ -187,6 +191,7 @@ TEST(Traffic, CollectivesTakeAsLongAsTheirSteps) {
   EXPECT_EQ(chunks.digest, ring.digest);
 }
 
+// The opposite of an incast: the sender's own link is the bottleneck.
 TEST(Traffic, OneSendsToManyAtOnce) {
   const auto text = [](const std::string& keys) {
     return "topology: {generator: fat-tree, hosts: 16}\ntraffic: {kind: fan-out, bytes: 20000, " +

@@ -32,6 +32,7 @@ std::string bar(double share) {
 
 std::string milliseconds(double value) { return value < 0 ? "-" : fmt::format("{:.1f} ms", value); }
 
+// More digits than a microsecond's would only look exact.
 double rounded(double value) { return std::round(value * 1000) / 1000; }
 
 }  // namespace
@@ -69,6 +70,8 @@ DemoStory::DemoStory(const launch::RunDirectory& run, bool terminal, bool quiet,
                      double spine_limit_gbps)
     : run_(run), terminal_(terminal && !quiet), quiet_(quiet), limit_(spine_limit_gbps) {}
 
+// A line of text must not end up in the middle of the picture, so that goes first; the next sample
+// draws it anew.
 void DemoStory::tell(double at, const std::string& text) {
   lines_.push_back({at, text});
   run_.event("story", {{"at", rounded(at)}, {"text", text}});
@@ -137,6 +140,7 @@ void DemoStory::program(const std::string& note, const std::string& output) {
   program_output_ = output;
 }
 
+// The same numbers as in result.json, for people who do not open the report.
 void DemoStory::print_table(const DemoResult& result) const {
   if (quiet_) {
     return;

@@ -96,6 +96,7 @@ Finding process_handles() {
           self ? "" : "nothing: the end of the socket tells, too"};
 }
 
+// For each open device file and ring a process needs some descriptors; nothing is pinned.
 Finding limits() {
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);

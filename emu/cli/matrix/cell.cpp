@@ -31,8 +31,8 @@ constexpr std::size_t kTailBytes = 16384;
 constexpr std::chrono::seconds kBetweenSignals{1};
 constexpr int kPoliteSignals = 3;
 constexpr std::chrono::seconds kBeforeKill{5};
-constexpr std::int64_t kLongestGrace = 3600;  // that `weft run` takes
-constexpr std::size_t kLongestDevice = 64;    // in a name
+constexpr std::int64_t kMaxGrace = 3600;  // that `weft run` takes
+constexpr std::size_t kMaxDevice = 64;    // in a name
 
 std::vector<std::string> last_lines(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
@@ -54,7 +54,7 @@ std::vector<std::string> last_lines(const std::string& path) {
 
 // As a part of a file's name: a device may be a path.
 std::string file_name(std::string text) {
-  text = text.substr(text.size() - std::min(text.size(), kLongestDevice));
+  text = text.substr(text.size() - std::min(text.size(), kMaxDevice));
   std::ranges::replace_if(
       text,
       [](char c) {
@@ -128,7 +128,7 @@ void RunningCell::write_command(const MatrixPlan& plan) {
     // The survivor that notices first may fail first; the others have their time all the same.
     command_.insert(
         command_.end(),
-        {"--grace", std::to_string(std::min<std::int64_t>(kLongestGrace, timeout_.count()))});
+        {"--grace", std::to_string(std::min<std::int64_t>(kMaxGrace, timeout_.count()))});
   }
   command_.insert(command_.end(), {"--seed", std::to_string(cell_.seed)});
 }

@@ -10,27 +10,27 @@ namespace weft::cli {
 namespace {
 
 // Each host below a leaf of its own: whatever two of them say passes one of four spines.
-constexpr const char* kFourPaths =
-    "name: four-paths\n"
-    "topology:\n"
-    "  generator: leaf-spine\n"
-    "  hosts: {hosts}\n"
-    "  hosts_per_leaf: 1\n"
-    "  oversubscription: 0.25\n"
-    "  rate: 100Gbps\n"
-    "  delay: 1us\n";
+constexpr const char* kFourPaths = R"(name: four-paths
+topology:
+  generator: leaf-spine
+  hosts: {hosts}
+  hosts_per_leaf: 1
+  oversubscription: 0.25
+  rate: 100Gbps
+  delay: 1us
+)";
 
 // The same with a round trip of four milliseconds: what is lost comes again that much later, and
 // not before a program has looked away.
-constexpr const char* kFourLongPaths =
-    "name: four-long-paths\n"
-    "topology:\n"
-    "  generator: leaf-spine\n"
-    "  hosts: {hosts}\n"
-    "  hosts_per_leaf: 1\n"
-    "  oversubscription: 0.25\n"
-    "  rate: 100Gbps\n"
-    "  delay: 500us\n";
+constexpr const char* kFourLongPaths = R"(name: four-long-paths
+topology:
+  generator: leaf-spine
+  hosts: {hosts}
+  hosts_per_leaf: 1
+  oversubscription: 0.25
+  rate: 100Gbps
+  delay: 500us
+)";
 
 std::vector<Condition> make_conditions() {
   std::vector<Condition> all;
@@ -119,8 +119,8 @@ const Condition* find_condition(std::string_view name) {
 }
 
 std::string topology_text(const Condition& condition, std::size_t hosts) {
-  constexpr std::size_t kLeast = 2;  // a leaf and a spine need another leaf
-  return filled(condition.topology, "{hosts}", std::to_string(std::max(hosts, kLeast)));
+  constexpr std::size_t kMinHosts = 2;  // a leaf and a spine need another leaf
+  return filled(condition.topology, "{hosts}", std::to_string(std::max(hosts, kMinHosts)));
 }
 
 std::vector<std::string> run_options(const Condition& condition, std::size_t hosts) {

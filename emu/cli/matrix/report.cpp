@@ -92,8 +92,8 @@ std::size_t character(std::string_view text, std::size_t at) {
   }
   // By length: a longer form of a smaller number is not allowed, nor are surrogates, and the last
   // two numbers of each plane.
-  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool allowed = first >= 0xC2 && first < 0xF8 && code >= kLeast[length] &&
+  constexpr std::uint32_t kMinCode[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool allowed = first >= 0xC2 && first < 0xF8 && code >= kMinCode[length] &&
                        code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF) &&
                        (code & 0xFFFE) != 0xFFFE;
   return allowed ? length : 0;

@@ -181,7 +181,7 @@ class Reader {
   // A generator that is not told how many hosts there are makes at least as many as the programs
   // take.
   fabric::Topology read_own_network(YamlMap& map, YAML::Node& node) {
-    constexpr std::size_t kLeast = 2;
+    constexpr std::size_t kMinHosts = 2;
     constexpr std::uint32_t kHostsPerLeaf = 16;  // what topology files mean without the key
     const YAML::Node generator = node["generator"];
     const std::string shape =
@@ -189,7 +189,7 @@ class Reader {
     const bool counts_hosts =
         shape == "fat-tree" || shape == "leaf-spine" || shape == "multi-plane";
     if (counts_hosts && !node["hosts"].IsDefined()) {
-      const auto hosts = static_cast<std::uint32_t>(std::max(hosts_, kLeast));
+      const auto hosts = static_cast<std::uint32_t>(std::max(hosts_, kMinHosts));
       const std::uint32_t per_leaf =
           std::max(node["hosts_per_leaf"].as<std::uint32_t>(kHostsPerLeaf), 1U);
       node["hosts"] = shape == "fat-tree" ? fabric::k_ary_fat_tree(hosts, {}).hosts

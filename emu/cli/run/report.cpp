@@ -1,4 +1,8 @@
 // Owns the account of a `weft run`.
+//
+// At its begin config.resolved.yml, with all that decides what the run does; at its end a table on
+// standard error, or JSON lines on standard output. The programs' own output stands on both, so
+// this says only what they cannot know.
 #include "emu/cli/run/report.hpp"
 
 #include <fmt/core.h>
@@ -53,6 +57,8 @@ std::string resolved(const RunOptions& options, const std::vector<Words>& comman
 
 }  // namespace
 
+// Without --out the directory is a convenience, and a run goes on where none can be made. With it,
+// that is an error.
 std::optional<launch::RunDirectory> open_directory(const RunOptions& options,
                                                    const std::vector<Words>& commands,
                                                    std::size_t hosts) {
@@ -109,6 +115,7 @@ void report(const std::vector<launch::ProgramEnd>& ends, const nlohmann::json& c
            dropped, why, why.empty() ? "" : ")");
 }
 
+// The exit code is that of the program that failed first: the others often fail because of it.
 int verdict(const std::vector<launch::ProgramEnd>& ends, const RunOptions& options,
             const std::optional<launch::RunDirectory>& run) {
   const auto failed = std::min_element(

@@ -1,4 +1,7 @@
 // Owns the columns of the table of flows.
+//
+// One row for each flow, as JSON lines or as CSV; both come from the same object, so that they have
+// the same columns in the same order (docs/json.md).
 #include "emu/cli/sim/flow_table.hpp"
 
 #include <cmath>
@@ -24,8 +27,10 @@ const char* state_of(const FlowRecord& record) {
   return "unknown";
 }
 
+// To a nanosecond, in columns of microseconds.
 Json rounded(double value) { return std::round(value * 1e3) / 1e3; }
 
+// What has not happened is null, and empty in CSV: a zero would be averaged with the others.
 Json row_of(const sim::Scenario& scenario, const sim::Simulation& simulation, std::size_t flow) {
   const FlowRecord& record = simulation.flows()[flow];
   const fabric::FlowSpec& spec = scenario.traffic.flows[flow];
@@ -45,6 +50,7 @@ Json row_of(const sim::Scenario& scenario, const sim::Simulation& simulation, st
           {"state", state_of(record)}};
 }
 
+// Names come from files and may hold commas and quotation marks, so all texts are quoted.
 std::string csv_of(const Json& value) {
   if (value.is_null()) {
     return "";

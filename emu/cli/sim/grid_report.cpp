@@ -35,6 +35,7 @@ const Shade& shade_of(double of_best) {
                        [&](const Shade& shade) { return of_best <= shade.at_most; });
 }
 
+// Names come from a file that people write.
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -77,6 +78,7 @@ struct Standing {
   double best = 0;
 };
 
+// Where the best value is 0 there is no ratio: the comparison counts as 1 for every policy.
 std::vector<Standing> standings(const Grid& grid, const GridJudgement& judgement) {
   std::vector<Standing> list;
   for (std::size_t policy = 0; policy < grid.policies.size(); ++policy) {
@@ -98,6 +100,8 @@ std::vector<Standing> standings(const Grid& grid, const GridJudgement& judgement
   return list;
 }
 
+// Stable: cells that are equally bad stay in the order of the grid, so that two reports can be
+// compared.
 std::vector<const GridComparison*> worst(const GridJudgement& judgement, std::size_t count) {
   std::vector<const GridComparison*> list;
   for (const GridComparison& it : judgement.comparisons) {
@@ -248,8 +252,7 @@ std::string grid_document(const Grid& grid, const GridJudgement& judgement,
   }
   text +=
       "\n![each cell's distance from the best policy](grid.svg)\n\n### Policies\n\n| policy | "
-      "within "
-      "5 % of the best | the best itself | median distance |\n|---|---|---|---|\n";
+      "within 5 % of the best | the best itself | median distance |\n|---|---|---|---|\n";
   for (const Standing& it : standings(grid, judgement)) {
     text += fmt::format("| {} | {:.0f} % | {:.0f} % | {} |\n", it.policy, it.share * 100,
                         it.best * 100, shown(it.median));

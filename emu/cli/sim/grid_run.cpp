@@ -60,6 +60,7 @@ std::string program_hash() {
   return fmt::format("{:016x}", hash);
 }
 
+// Part of a run's key: a result counts as known only if program, cell and settings are the same.
 std::string text_of_settings(const sim::Settings& settings) {
   std::string text;
   for (const auto& [key, value] : settings) {
@@ -124,6 +125,7 @@ std::string choose(const GridOptions& options, Grid& grid) {
   return {};
 }
 
+// The policies of a cell one after the other: a grid that is cut short has whole cells to compare.
 std::vector<PlannedRun> plan_runs(const Grid& grid) {
   const std::string program = program_hash();
   std::vector<PlannedRun> runs;
@@ -153,6 +155,7 @@ std::map<std::string, Json> read_lines(const std::string& path) {
   return lines;
 }
 
+// The policy's settings come last, and so win over those of the condition.
 SimJob job_of(const PlannedRun& run) {
   SimJob job;
   job.file_name = run.cell->name;

@@ -36,6 +36,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// User time only: a job that waits for a core must not look slow.
 double user_seconds() {
   rusage usage{};
   (void)getrusage(RUSAGE_SELF, &usage);
@@ -196,6 +197,7 @@ void write_file(const std::string& path, const std::string& text) {
 
 }  // namespace
 
+// Names may hold bytes that are no UTF-8; they must not end a run whose results are there.
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -268,6 +270,7 @@ struct Child {
   std::string text;
 };
 
+// If run_jobs() ends by an exception, the children end with it, and none stays a zombie.
 struct Children : std::vector<Child> {
   Children() = default;
   ~Children() {
@@ -356,6 +359,7 @@ void run_jobs(const std::vector<SimJob>& jobs, unsigned processes,
       fds.push_back({child.fd, POLLIN, 0});
     }
     (void)poll(fds.data(), fds.size(), -1);
+    // From the back, so that fds[i] stays that of running[i] when one is removed.
     for (std::size_t i = running.size(); i-- > 0;) {
       if (fds[i].revents != 0 && read_child(running[i])) {
         Json json = Json::parse(running[i].text, nullptr, false);

@@ -47,14 +47,13 @@ std::string shell_quoted(std::string_view word) {
 
 // rping of the guest's kernel against rping on h1, 50 messages whose bytes are compared. The server
 // may not be there yet, and a request may be lost: so it is tried again.
-constexpr const char* kSelfTest =
-    "ibv_devinfo | head -n 12\n"
-    "for i in 1 2 3 4 5 6 7 8 9 10; do\n"
-    "  timeout 60 rping -c -a @ -C 50 -V && echo 'soft-RoCE of Linux '$(uname -r)' speaks with "
-    "ours' && exit 0\n"
-    "  sleep 1\n"
-    "done\n"
-    "exit 1";
+constexpr const char* kSelfTest = R"(ibv_devinfo | head -n 12
+for i in 1 2 3 4 5 6 7 8 9 10; do
+  timeout 60 rping -c -a @ -C 50 -V &&
+    echo 'soft-RoCE of Linux '$(uname -r)' speaks with ours' && exit 0
+  sleep 1
+done
+exit 1)";
 
 // This process's variables as lines of a script, so that a command finds in the guest what it would
 // find here. What leads to emulated devices stays out: the guest has a kernel for that.

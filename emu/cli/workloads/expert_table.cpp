@@ -1,4 +1,7 @@
 // Owns the table and the JSON lines of `weft ep-perf`.
+//
+// A row is a run of one number of ranks under one rule of order; its figures are over all ranks and
+// all rounds that count.
 #include "emu/cli/workloads/expert_table.hpp"
 
 #include <fmt/core.h>
@@ -9,6 +12,7 @@
 namespace weft::cli {
 namespace {
 
+// Of real samples, never between two of them.
 double percentile(std::vector<double> samples, double part) {
   if (samples.empty()) {
     return 0;
@@ -57,6 +61,8 @@ std::string expert_head(const workloads::ExpertSetup& setup, bool real_time) {
              "wait", "order%", "again", "checked", "wrong");
 }
 
+// In the order of the head above: how long, what the receivers waited for (counters that were held
+// back, and for how many writes at the most), what the network did, and whether it was right.
 std::string expert_line(const ExpertRow& row) {
   const Figures dispatch = figures(row.all.dispatch_us, row.all.dispatch_bytes);
   const Figures combine = figures(row.all.combine_us, row.all.combine_bytes);

@@ -14,9 +14,9 @@ namespace weft::roce::swarm {
 
 // Each request has a slot of memory of its own at both ends, so that each byte there has one
 // author.
-inline constexpr std::uint32_t kSlot = 2304;     // bytes of memory for one request
-inline constexpr std::uint32_t kLongest = 2000;  // of what fits a receive
-inline constexpr std::uint32_t kReceiveSize = kLongest + kGrhSize;
+inline constexpr std::uint32_t kSlot = 2304;            // bytes of memory for one request
+inline constexpr std::uint32_t kMaxMessageSize = 2000;  // of what fits a receive
+inline constexpr std::uint32_t kReceiveSize = kMaxMessageSize + kGrhSize;
 inline constexpr std::uint64_t kReceiveId = std::uint64_t{1}
                                             << 40;  // wr_ids of receives begin here
 inline constexpr std::byte kUntouched{0xEE};

@@ -56,7 +56,7 @@ Draft draft_of(Rng& rng, Connection& connection, std::uint32_t index, Kind kind,
   request.end = index;
   request.kind = kind;
   request.slot = slot;
-  const std::uint32_t longest = connection.plan.type == QpType::ud ? 1000 : kLongest;
+  const std::uint32_t longest = connection.plan.type == QpType::ud ? 1000 : kMaxMessageSize;
   request.length = rng.chance(0.4) ? rng.below(64) : rng.below(longest + 1);
   if (kind >= Kind::bad_key) {  // nothing is wrong with a key for no bytes
     request.length = std::max(request.length, 1U);

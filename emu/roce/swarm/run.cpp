@@ -23,11 +23,10 @@ constexpr std::uint32_t kEverything = kLocalWrite | kRemoteWrite | kRemoteRead |
 // and waits for receivers (at most 0.64 ms each) that post late.
 constexpr Duration kPatience = std::chrono::milliseconds{250};
 
-// Applications act at random times, the world goes on in between, and the account hears of each
-// completion. After plan.busy the network heals, so that what has not completed by kPatience never
-// will.
-// A seed of the simulated world: hosts with engines, the faults between them, and the account of
-// what was asked for and what has come.
+// One seed: hosts with engines, the faults between them, and the account of what was asked for and
+// what has come. Applications act at random times, the world goes on in between, and the account
+// hears of each completion. After plan.busy the network heals, so that what has not completed by
+// kPatience never will.
 class Run {
  public:
   explicit Run(const Plan& plan)

@@ -148,7 +148,7 @@ Outcome Core::accept(std::uint32_t id, ReceiveComm*& connection) {
   return Outcome::ok;
 }
 
-// Whoever was not accepted is told; it would ask its connect() again for ever.
+// A peer that was not accepted is told so. Otherwise it would repeat its connect() for ever.
 void Core::close_listener(std::uint32_t id) {
   const auto found = listeners_.find(id);
   if (found == listeners_.end()) {

@@ -11,7 +11,7 @@ constexpr double kReferenceRtt = 12'000'000;  // picoseconds
 constexpr double kTargetWithTrimming = 0.75;  // base RTTs
 constexpr double kTargetWithout = 1.0;
 constexpr double kGamma = 0.8;           // strength of the decrease
-constexpr double kSmallestStep = 0.5;    // one decrease at most halves
+constexpr double kMinStep = 0.5;         // one decrease at most halves
 constexpr double kDelayWeight = 0.0125;  // of a new sample in the average
 constexpr double kUnmarkedDelay = 0.25;  // of the base RTT: what a delay without a mark counts as
 constexpr double kAdaptGate = 8;         // adapt only below this fraction of the maximum window
@@ -141,7 +141,7 @@ void Nscc::decrease(TimePoint now) {
     return;
   }
   const double excess = (average_delay_ - constants_.target) / average_delay_;
-  window_ = bounds_.clamp(window_ * std::max(1 - kGamma * excess, kSmallestStep));
+  window_ = bounds_.clamp(window_ * std::max(1 - kGamma * excess, kMinStep));
   last_decrease_ = now;
 }
 

@@ -23,7 +23,7 @@ constexpr double kGiveBack = 0.15;      // of what exceeds one bandwidth-delay p
 constexpr double kSilenceStep = 0.5;    // of the window, a round trip
 constexpr double kAdaptGate = 8;        // adapt only below this fraction of the maximum window
 constexpr double kNoQueue = 1'000'000;  // picoseconds of delay that count as an empty network
-constexpr double kLeastRttWeight = 1.0 / 8;
+constexpr double kMinRttWeight = 1.0 / 8;
 constexpr double kMaxRttGrowth = 4;  // of one sample over the average
 constexpr double kMaxEtas = 4;       // constant increases made up for after a pause
 constexpr double kPaceBelow = 2;     // packets: more precise than whole packets in flight
@@ -55,8 +55,8 @@ constexpr int kOnePath = 2;  // losses in a row along the path of the one before
 constexpr double kLossesMissed = 8;  // in a row, of those expected: once in e^8 times by chance
 // What is lost stays in the window until it is missed, so pacing alone must hold the rate.
 constexpr double kRoomForLosses = 1.5;
-constexpr double kLeastRoomForLosses = 4;  // packets
-constexpr double kSilence = 2;             // round trips without an acknowledgement
+constexpr double kMinRoomForLosses = 4;  // packets
+constexpr double kSilence = 2;           // round trips without an acknowledgement
 constexpr Duration kLossMemory = std::chrono::milliseconds{100};  // a period of BaseRtt
 constexpr Duration kRestoreInterval = std::chrono::milliseconds{100};
 
@@ -109,7 +109,7 @@ Rate SrdControl::pacing_rate() const {
 Bytes SrdControl::window() const {
   double room = window_;
   if (short_queue_) {
-    room = std::min(std::max(kRoomForLosses * window_, kLeastRoomForLosses * mtu_), bounds_.max);
+    room = std::min(std::max(kRoomForLosses * window_, kMinRoomForLosses * mtu_), bounds_.max);
   }
   return static_cast<Bytes>(std::max(room, mtu_));
 }
@@ -136,7 +136,7 @@ void SrdControl::on_ack(const AckSample& sample) {
         std::min(static_cast<double>(sample.rtt.count()), kMaxRttGrowth * smoothed_rtt_);
     latest_delay_ = std::max(rtt - static_cast<double>(base_rtt_.get().count()), 0.0);
     const bool nearer = !measured_ && rtt < smoothed_rtt_;  // than was told
-    const double weight = nearer ? 1.0 : std::clamp(mtu_ / window_, kLeastRttWeight, 1.0);
+    const double weight = nearer ? 1.0 : std::clamp(mtu_ / window_, kMinRttWeight, 1.0);
     smoothed_rtt_ += weight * (rtt - smoothed_rtt_);
     measured_ = true;
     filter_.add(sample.path, static_cast<std::uint32_t>(delay.count()), sample.congested,

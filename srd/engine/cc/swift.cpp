@@ -7,12 +7,12 @@
 namespace weft::srd {
 namespace {
 
-constexpr double kAdditive = 1;                // packets per round trip
-constexpr double kBeta = 0.8;                  // strength of the decrease
-constexpr double kMaxDecrease = 0.5;           // at one step
-constexpr double kSmallestWindow = 1.0 / 128;  // packets
-constexpr double kBaseTarget = 1.5;            // in base RTTs
-constexpr double kFlowRange = 1.5;             // in base RTTs
+constexpr double kAdditive = 1;           // packets per round trip
+constexpr double kBeta = 0.8;             // strength of the decrease
+constexpr double kMaxDecrease = 0.5;      // at one step
+constexpr double kMinWindow = 1.0 / 128;  // packets
+constexpr double kBaseTarget = 1.5;       // in base RTTs
+constexpr double kFlowRange = 1.5;        // in base RTTs
 // And in packets, which on a slow link take longer than the round trip: a target below a few of
 // them leaves the link idle whenever they come unevenly.
 constexpr double kBasePackets = 4;
@@ -38,7 +38,7 @@ Swift::Swift(const CcTuning& tuning)
                   kFlowPackets * packet_time(tuning)),
       window_(bounds_.initial),
       rtt_(static_cast<double>(tuning.base_rtt.count())) {
-  bounds_.min = mtu_ * kSmallestWindow;
+  bounds_.min = mtu_ * kMinWindow;
 }
 
 double Swift::target() const {

@@ -181,8 +181,8 @@ int cancelled_waiter() {
   return 0;
 }
 
-// Who writes to a device file while another thread closes it finds it open or closed, and nothing
-// in between.
+// A thread writes to a device file while another one closes it: it finds the file open or closed,
+// and nothing in between, such as the socket behind it.
 int closed_while_written() {
   signal(SIGPIPE, [](int) { _exit(3); });
   static std::atomic<int> file{-1};

@@ -1,4 +1,8 @@
 // Owns the case of atomics: every operation on every type that the provider says it can do.
+//
+// What is right is computed here, with the language's own arithmetic (result_of()), and compared
+// with what stands at the target and with what was fetched. Operations that a provider does not
+// have for a type are left out, as it says so itself.
 #include <algorithm>
 #include <complex>
 #include <cstdio>
@@ -227,6 +231,7 @@ class Atomics {
     }
     return true;
   }
+  // Asked for each combination, because providers differ in all three.
   bool can(fi_datatype type, fi_op op, Way way) {
     std::size_t most = 0;
     const int answer = way == Way::plain   ? fi_atomicvalid(e_.ep, type, op, &most)

@@ -199,7 +199,8 @@ TEST(Memory, WithTheHooksOfUcx) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
-// What they measure is nothing for a test; that every turn comes to its end is.
+// The times that these cases measure depend on the machine. The test asks only that every turn
+// ends.
 class Spinning : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Spinning, GetsEveryMessage) {

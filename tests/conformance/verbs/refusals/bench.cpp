@@ -108,6 +108,7 @@ ibv_qp_attr Bench::step(ibv_qp_type type, ibv_qp_state to, int& mask, std::uint3
   return attributes;
 }
 
+// Through all states in between, each with the attributes that Linux demands there.
 void Bench::lead(ibv_qp* pair, ibv_qp_state to, std::uint32_t peer) const {
   for (const ibv_qp_state state : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
     if (state > to) {
@@ -131,6 +132,8 @@ std::optional<ibv_wc> Bench::next() const {
   return std::nullopt;
 }
 
+// The second end is the one that is reached into: the case chooses its rights and how many reads it
+// answers at a time.
 Link::Link(const Bench& bench, ibv_qp_type type, int access, ibv_srq* srq, int max_reads)
     : bench_(bench), one_(bench.make(type)), other_(bench.make(type, srq)) {
   bench.lead(one_, IBV_QPS_RTS, other_->qp_num);
@@ -151,6 +154,8 @@ Link::~Link() {
   }
 }
 
+// Both ends share one completion queue. A completion of the other end that comes first is kept for
+// receive().
 int Link::send(ibv_send_wr request, std::vector<ibv_sge> pieces) const {
   constexpr int kNever = -1000;
   request.wr_id = 4711;

@@ -56,6 +56,8 @@ void rights(const Bench& bench, Book& book) {
   }
 }
 
+// Each wrong access ends the queue pair, so each case has a pair of its own. Atomics need aligned
+// addresses: hence steps of eight bytes.
 void remote_edges(const Bench& bench, Book& book) {
   book.chapter("remote keys");
   ibv_mr* const region = ibv_reg_mr(bench.domain, bench.memory + 4096, 4096, 15);

@@ -57,6 +57,8 @@ void regions(const Bench& bench, Book& book) {
   }
 }
 
+// Sizes at their limit and one beyond. -1 and all ones are what a program hands over that has
+// computed a size wrongly.
 void completion_queues(const Bench& bench, Book& book) {
   book.chapter("completion queues");
   const auto created = [&](int entries, int vector) {
@@ -86,6 +88,7 @@ void completion_queues(const Bench& bench, Book& book) {
   demand(ibv_destroy_cq(queue) == 0, "a completion queue cannot be destroyed");
 }
 
+// The same for each type, since the checks of one need not be those of another.
 void queue_pairs(const Bench& bench, Book& book) {
   book.chapter("queue pairs");
   ibv_device_attr device{};
@@ -138,6 +141,8 @@ void queue_pairs(const Bench& bench, Book& book) {
   }
 }
 
+// A shared queue may be resized, but not below its limit, at which an event is due; and not
+// destroyed while a queue pair uses it.
 void shared_queues(const Bench& bench, Book& book) {
   book.chapter("shared receive queues");
   ibv_device_attr device{};
@@ -239,6 +244,8 @@ void handles_and_groups(const Bench& bench, Book& book) {
   }
 }
 
+// Everything that stands on a domain or a completion queue, one after the other: EBUSY until it is
+// gone.
 void busy(const Bench& bench, Book& book) {
   book.chapter("what is in use");
   ibv_pd* const domain = ibv_alloc_pd(bench.context);

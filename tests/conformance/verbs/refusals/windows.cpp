@@ -1,4 +1,9 @@
 // Owns the cases of memory windows of both types, and of invalidation by either end.
+//
+// A window of type 1 is bound by a call of the library, to any queue pair of its domain; one of
+// type 2 by a work request, to the queue pair that posts it. The second end of a Link binds; the
+// first one reaches in. A refused access ends the queue pair, so nearly every case has a Link of
+// its own.
 #include <arpa/inet.h>
 
 #include "tests/conformance/verbs/refusals/bench.hpp"
@@ -69,6 +74,7 @@ int bound_type_1(const Bench& bench, ibv_qp* pair, ibv_mw* window, ibv_mr* regio
   return done ? static_cast<int>(done->status) : -1000;
 }
 
+// Each binding gives the window another key, and the old one opens nothing any more.
 void type_1(const Bench& bench, Book& book) {
   book.chapter("windows of type 1");
   ibv_mw* const window = made(bench, IBV_MW_TYPE_1);
@@ -123,6 +129,8 @@ void type_1(const Bench& bench, Book& book) {
   demand(ibv_dereg_mr(plain) == 0 && ibv_dealloc_mw(window) == 0, "a window");
 }
 
+// The program chooses the last eight bits of the key. As long as it is bound, its region cannot be
+// given back.
 void type_2(const Bench& bench, Book& book) {
   book.chapter("windows of type 2");
   ibv_mw* const window = made(bench, IBV_MW_TYPE_2);

@@ -173,7 +173,8 @@ TEST_F(ClaimsTest, NobodyOutThereHasAnotherAddressOfOurs) {
   EXPECT_EQ(ways(0, good), (std::vector<std::size_t>{1, 2}));
 }
 
-// Who has one address of a NIC has all of them.
+// A NIC has several addresses. A port that has shown that it leads to one of them has a claim to
+// all, so another port cannot take the same NIC under another of its addresses.
 TEST_F(ClaimsTest, AnAddressIsNotAnothersUnderAnotherName) {
   const auto h5 = roce::wire::addresses_of(address(5));
   const auto h6 = roce::wire::addresses_of(address(6));

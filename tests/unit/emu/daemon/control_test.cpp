@@ -64,6 +64,7 @@ class ControlTest : public ::testing::Test {
   std::unique_ptr<Daemon> daemon_;
 };
 
+// A later command changes the fields that it names. null takes one back.
 TEST_F(ControlTest, ImpairmentsMergeAndReset) {
   json reply = ask({{"cmd", "impair"}, {"link", "h1->fabric"}, {"set", {{"loss", 0.01}}}});
   ASSERT_TRUE(reply["ok"]) << reply;
@@ -93,6 +94,8 @@ TEST_F(ControlTest, AWrongImpairmentChangesNothingAndSaysWhatIsKnown) {
             json::array({{{"link", "h1->fabric"}, {"loss", 0.5}}}));
 }
 
+// A request that asks for two things at once must not do half of it: the running capture goes on,
+// and no file is made.
 TEST_F(ControlTest, ACaptureBeginsAndEnds) {
   const std::string file = directory_ + "/c.pcapng";
   EXPECT_FALSE(ask({{"cmd", "capture"}, {"start", file}, {"links", {"nowhere"}}})["ok"]);
@@ -115,6 +118,8 @@ TEST_F(ControlTest, ACaptureBeginsAndEnds) {
   EXPECT_EQ(read.interfaces, (std::vector<std::string>{"h1->fabric", "weftd"}));
 }
 
+// weftd must not wait for a reader of a pipe. The same holds for the log of events, which is opened
+// at the start.
 TEST_F(ControlTest, ACaptureGoesIntoNothingButAFile) {
   const std::string pipe = directory_ + "/pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
@@ -135,6 +140,8 @@ TEST_F(ControlTest, ACaptureGoesIntoNothingButAFile) {
   EXPECT_NE(daemon.error().message.find("no regular file"), std::string::npos);
 }
 
+// The long lines nest deeply, or name a command of 60 KB: within the limit of a line, and no reason
+// to end.
 TEST_F(ControlTest, NonsenseGetsAnAnswerAndHasNoEffect) {
   std::vector<std::string> lines{"",
                                  "{",
@@ -176,6 +183,8 @@ TEST_F(ControlTest, AnythingBetweenRightAndNonsenseIsSurvived) {
   }
 }
 
+// All occurrences of a fault are planned at once, so they take memory: ten faults of 100000
+// occurrences are the limit.
 TEST_F(ControlTest, FaultsHaveAnEnd) {
   json reply;
   int accepted = 0;
@@ -194,6 +203,8 @@ TEST_F(ControlTest, FaultsHaveAnEnd) {
   EXPECT_EQ(accepted, 10) << reply;
 }
 
+// The first fault turns an ideal network, with direct rings, into a modelled one, for good. A
+// mistake in a command must not do that.
 TEST_F(ControlTest, WhatFailsLeavesAnIdealNetworkIdeal) {
   for (const json& request :
        {json{{"cmd", "impair"}, {"link", "nowhere"}, {"set", {{"loss", 0.1}}}},
@@ -215,6 +226,7 @@ TEST_F(ControlTest, WhatFailsLeavesAnIdealNetworkIdeal) {
   EXPECT_EQ(ask({{"cmd", "status"}})["status"]["network"], "star");
 }
 
+// The fault makes the network a modelled one, which is an event as well.
 TEST_F(ControlTest, EventsAreWrittenDown) {
   ASSERT_TRUE(ask({{"cmd", "fault"}, {"fault", {{"link", "h1-fabric"}, {"down", true}}}})["ok"]);
   ASSERT_TRUE(ask({{"cmd", "heal"}, {"fault", 0}})["ok"]);
@@ -230,6 +242,8 @@ TEST_F(ControlTest, EventsAreWrittenDown) {
   EXPECT_EQ(events, (std::vector<std::string>{"weftd", "network", "fault", "heal"}));
 }
 
+// Half a request waits for the rest; two in one buffer are answered one by one. What is no HTTP is
+// answered once, and the connection closed.
 TEST_F(ControlTest, MetricsAreServedOverHttp) {
   (void)ask({{"cmd", "impair"}, {"link", "h1->fabric"}, {"set", {{"loss", 0.5}}}});
   bool close = false;
@@ -255,6 +269,7 @@ TEST_F(ControlTest, MetricsAreServedOverHttp) {
   }
 }
 
+// Counters end in _total, and all lines of a metric follow its TYPE line.
 TEST_F(ControlTest, MetricsAreWhatPrometheusReads) {
   (void)ask({{"cmd", "impair"}, {"link", "h1->fabric"}, {"set", {{"loss", 0.5}}}});
   std::istringstream text(metrics_text(daemon_->control()));
@@ -294,6 +309,8 @@ TEST_F(ControlTest, SocketsAreForTheirOwnerOnly) {
   }
 }
 
+// File modes are the first barrier; the check of the peer's user is the second. The first is taken
+// away here, to see that the second holds by itself.
 TEST_F(ControlTest, AnotherUserIsRefusedEvenIfTheSocketsWereOpenToAll) {
   if (::geteuid() != 0) {
     GTEST_SKIP() << "only root can become somebody else";

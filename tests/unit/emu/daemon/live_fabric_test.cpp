@@ -111,6 +111,7 @@ class LiveFabricTest : public testing::Test {
   TimePoint live_time_{};
 };
 
+// next_event() is never: with nothing inside, weftd may sleep.
 TEST_F(LiveFabricTest, AFrameArrivesUnchangedWhenItIsDueAndNotBefore) {
   build(kFast);
   const auto sent = frame(1000);
@@ -127,6 +128,8 @@ TEST_F(LiveFabricTest, AFrameArrivesUnchangedWhenItIsDueAndNotBefore) {
   EXPECT_EQ(live_->next_event(), kNever);
 }
 
+// The model counts picoseconds in 64 bits, which come to an end after months. Seen from outside,
+// nothing may change when they are counted from a new beginning.
 TEST_F(LiveFabricTest, FramesArriveWhenTheyAreDueForYearsAndWithEveryDilation) {
   constexpr Duration kDay = std::chrono::hours{24};
   for (const double dilation : {0.001, 1.0, 1e6}) {
@@ -148,6 +151,7 @@ TEST_F(LiveFabricTest, FramesArriveWhenTheyAreDueForYearsAndWithEveryDilation) {
   }
 }
 
+// Planned far ahead, across such a new beginning.
 TEST_F(LiveFabricTest, FaultsComeAndGoOnTheDayThatWasAskedFor) {
   constexpr Duration kDay = std::chrono::hours{24};
   build(kFast);
@@ -196,6 +200,7 @@ TEST_F(LiveFabricTest, ALentFrameIsNotCopiedUntilItIsCalledInOrDelivered) {
   EXPECT_EQ(arrived_[2], memory[2]);
 }
 
+// A loan that is never given back would stop the sender's ring for good.
 TEST_F(LiveFabricTest, LostFramesAreGivenBackToo) {
   build(kFast);
   trouble(&fabric::Impairment::loss, 1.0);
@@ -249,6 +254,7 @@ TEST_F(LiveFabricTest, TellsWhenAFrameWouldHaveArrivedHadNobodyBeenLate) {
   }
 }
 
+// Frames of ports to the outside have no time; a made-up one would be taken for a measurement.
 TEST_F(LiveFabricTest, WhereNobodySaidWhenAFrameLeftNobodyIsToldWhenItArrived) {
   build(kFast);
   ASSERT_TRUE(submit(TimePoint{}, frame(100)));
@@ -258,6 +264,8 @@ TEST_F(LiveFabricTest, WhereNobodySaidWhenAFrameLeftNobodyIsToldWhenItArrived) {
   EXPECT_EQ(records_[0].time, 0);
 }
 
+// With a dilation of 100 the same network is a hundred times slower for processes, which live in
+// real time.
 TEST_F(LiveFabricTest, AProcessLearnsTheRateAndTheRoundTripInItsOwnTime) {
   build(kFast);
   const srd::NetworkModel network = live_->seen_from(0);
@@ -272,6 +280,7 @@ TEST_F(LiveFabricTest, AProcessLearnsTheRateAndTheRoundTripInItsOwnTime) {
   EXPECT_LT(slow.round_trip, microseconds{2300});
 }
 
+// Ten microseconds of the network are ten milliseconds here.
 TEST_F(LiveFabricTest, DilationStretchesTime) {
   build(kFast, 1000);
   ASSERT_TRUE(submit(TimePoint{}, frame(1000)));
@@ -281,6 +290,7 @@ TEST_F(LiveFabricTest, DilationStretchesTime) {
   EXPECT_EQ(arrived_.size(), 1U);
 }
 
+// What it does not take stays in the sender's ring, which is how a process feels a slow link.
 TEST_F(LiveFabricTest, ANicTakesNoMoreThanItCanSend) {
   build({.rate = Rate::gbps(1), .delay = microseconds{1}, .buffer = 1 << 20});
   int taken = 0;
@@ -292,6 +302,7 @@ TEST_F(LiveFabricTest, ANicTakesNoMoreThanItCanSend) {
   EXPECT_TRUE(submit(TimePoint{} + microseconds{100}, frame(1000)));
 }
 
+// Within 5 %: seven standard deviations of the loss, ten of the copies.
 TEST_F(LiveFabricTest, LossAndDuplicationAreAsAskedFor) {
   build(kFast);
   trouble(&fabric::Impairment::loss, 0.2);
@@ -305,6 +316,8 @@ TEST_F(LiveFabricTest, LossAndDuplicationAreAsAskedFor) {
   EXPECT_EQ(live_->frames_inside(), 0U);
 }
 
+// A damaged packet that carries a checksum goes on, and its receiver finds out. One without would
+// be taken for good, so it is lost here.
 TEST_F(LiveFabricTest, CorruptionIsSeenByTheChecksumOrTheFrameIsLost) {
   build(kFast);
   trouble(&fabric::Impairment::corruption, 1);

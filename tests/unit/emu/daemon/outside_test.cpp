@@ -1,4 +1,8 @@
 // Owns what passes weftd's ports to the outside, and what does not.
+//
+// Most tests run two or three weftds in this process, each with a network of one host, joined by
+// ports of the kind that is tested. What a device or a peer does that no real one can be made to do
+// (oversize frames, garbage) comes from a stand-in.
 #include "emu/daemon/outside.hpp"
 
 #include <gtest/gtest.h>
@@ -61,6 +65,7 @@ class OneHost : public Weftd {
   }
 };
 
+// A send that looks like an engine's to everything on the way, with its number as PSN.
 srd::TxPacket packet(const attach::Attachment& from, const attach::Attachment& to,
                      std::uint32_t number, std::size_t payload = 1000) {
   static const std::vector<std::byte> bytes(5000, std::byte{0x5A});
@@ -82,6 +87,8 @@ srd::TxPacket packet(const attach::Attachment& from, const attach::Attachment& t
   return packet;
 }
 
+// Until it has arrived, whole and from the right address. No time is demanded: a busy machine may
+// take seconds.
 bool passes(attach::Attachment& from, attach::Attachment& to, std::uint32_t number) {
   const srd::TxPacket sent = packet(from, to, number);
   return from.io->transmit({&sent, 1}) == 1 && eventually([&] {
@@ -120,6 +127,9 @@ TEST_F(OutsideTest, UnixDatagramsJoinTwoNetworks) {
   EXPECT_GE(one.status()["ports"][0]["frames_in"], 199);
 }
 
+// First with a key, which proves the other side; then `insecure`, where any datagram from the right
+// address counts. `up` is waited for, because the two sides have to greet each other before frames
+// pass.
 TEST_F(OutsideTest, UdpJoinsTwoNetworksThatShareAKey) {
   const std::string base = "127.91." + std::to_string(::getpid() % 250) + ".";
   ASSERT_TRUE(srd::create_join_key(place("key")));
@@ -141,6 +151,7 @@ TEST_F(OutsideTest, UdpJoinsTwoNetworksThatShareAKey) {
   }
 }
 
+// The refusal names both ways out, because it is the first thing that a user of UDP sees.
 TEST_F(OutsideTest, AUdpPortNeedsAKeyUnlessItSaysOtherwise) {
   const auto spec = parse_outside("udp:127.0.0.1,127.0.0.2@h3");
   ASSERT_TRUE(spec);
@@ -170,6 +181,8 @@ TEST_F(OutsideTest, AThirdNetworkIsReachedThroughTheSecond) {
   EXPECT_TRUE(passes(*c, *a, 2));
 }
 
+// The port stands at the host `gate` of the topology, so frames of the far network cross the
+// modelled links on their way to h1, and are counted there.
 TEST_F(OutsideTest, TheModelledNetworkLiesBetweenAPortAndAHost) {
   fabric::Topology topology;
   const fabric::NodeId middle = topology.add_switch("sw");
@@ -208,6 +221,9 @@ std::vector<std::byte> frame_between(const attach::Attachment& from, const attac
   return frame;
 }
 
+// 2000 rounds of noise, of one wrong bit, and of a frame that is cut short. Nothing may pass that a
+// checksum covers, weftd must go on, and every frame must be found in a counter. Frames without a
+// checksum are normal in memory, and must not pass from a wire.
 TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
   const OneHost one(place("one"), 1, {"dgram:" + place("a") + "," + place("b")});
   auto a = one.join();
@@ -323,6 +339,9 @@ fabric::Topology h1_and_gate() {
   return topology;
 }
 
+// A ring has room for frames of kMaxFrame. A larger one would have to be cut or would break the
+// ring, so it must be refused at the port: with a modelled network, whose buffers have that size as
+// well, and without.
 TEST_F(OutsideTest, OversizeFramesOfADeviceAreRefusedAndCounted) {
   constexpr std::size_t kMaxFrame = 700;
   for (const bool modelled : {false, true}) {
@@ -365,6 +384,8 @@ TEST_F(OutsideTest, OversizeFramesOfADeviceAreRefusedAndCounted) {
   }
 }
 
+// Any process that may attach can pass a descriptor and call it a tap; weftd must not use it
+// unasked.
 TEST_F(OutsideTest, WhatIsNoTapIsNotTakenForOne) {
   const OneHost one(place("one"), 1, {});
   for (const char* host : {"", "h1", "nobody"}) {
@@ -430,6 +451,8 @@ TEST_F(OutsideTest, FramesOnTheirWayToAPortThatIsRemovedReachNobody) {
   EXPECT_EQ(switchboard.counters().dropped[static_cast<std::size_t>(FrameDrop::no_nic)], 1U);
 }
 
+// More rounds than there are ports: each has to give its port back. When the donor's connection
+// ends, weftd has to close the tap, which then leaves the system.
 TEST_F(OutsideTest, ATapStaysForAsLongAsItsDonor) {
   const OneHost one(place("one"), 1, {});
   for (std::size_t i = 0; i < Outside::kMaxPorts + 2; ++i) {
@@ -457,6 +480,8 @@ TEST_F(OutsideTest, ATapStaysForAsLongAsItsDonor) {
   }
 }
 
+// `@HOST` at the end names the host at which the port stands. A host's name has no slash, so an `@`
+// with one behind it belongs to a path.
 TEST_F(OutsideTest, WrongPortsAreRefusedWithTheReason) {
   for (const char* text : {"", "udp", "udp:1.2.3.4", "carrier:pigeon", "dgram:/only/one"}) {
     const auto spec = parse_outside(text);

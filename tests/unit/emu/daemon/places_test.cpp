@@ -21,7 +21,7 @@
 namespace weft::daemon {
 namespace {
 
-constexpr std::uint32_t kNow = 1000;  // of the calendar: all that happens here does at once
+constexpr std::uint32_t kNow = 1000;  // seconds of the calendar; the tests take no time
 
 // Several weftds one after the other, which share nothing but a file. Whether a process runs is
 // asked of the kernel, so the dead ones are real.

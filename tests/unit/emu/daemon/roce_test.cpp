@@ -1,4 +1,8 @@
 // Owns the tests of processes that speak RoCEv2 on weftd's network.
+//
+// weftd reads of a RoCE packet what it needs to steer it, and nothing else: the number of the queue
+// pair, whose upper bits name the process; for queue pair 1 the connection manager's message; for a
+// group the address. These tests send packets that are right in that much only.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -72,6 +76,8 @@ class RoceTest : public DaemonTest {
   }
 };
 
+// A block of 256 numbers for SRD, of 65536 for RoCEv2, each beginning where the attachment's number
+// says.
 TEST_F(RoceTest, AProcessHasTheQueuePairNumbersOfItsProtocol) {
   start(false);
   auto srd = join("h1");
@@ -84,6 +90,7 @@ TEST_F(RoceTest, AProcessHasTheQueuePairNumbersOfItsProtocol) {
   EXPECT_EQ(status()["nics"][0]["processes"][1]["first_qpn"], roce->first_qpn);
 }
 
+// weftd could not tell whom its packets are for.
 TEST_F(RoceTest, AProtocolThatNobodyKnowsIsRefused) {
   start(false);
   srd::NetworkProtocol unknown = srd::kNetworkProtocol<wire::RoceCodec>;
@@ -94,6 +101,8 @@ TEST_F(RoceTest, AProtocolThatNobodyKnowsIsRefused) {
       << other.error().message;
 }
 
+// Through weftd first; from the second packet on, where `direct` allows it, through a ring between
+// the two. The envelope must be the same either way.
 TEST_F(RoceTest, PacketsArriveAsTheirSenderAskedFor) {
   for (const bool direct : {false, true}) {
     start(direct);
@@ -160,6 +169,7 @@ TEST_F(RoceTest, ANicIsCalledByAnyOfItsAddresses) {
   }
 }
 
+// An IPv4 address and two IPv6 ones belong to each NIC. Of others weftd knows that nobody has them.
 TEST_F(RoceTest, WhoHasAnAddress) {
   start(false);
   auto one = join_roce("h1");
@@ -242,6 +252,7 @@ TEST_F(GroupTest, MembersHearAndOthersDoNot) {
   }
 }
 
+// The room is a process's own: one that has used up its groups does not keep others from joining.
 TEST_F(GroupTest, OnlyGroupsAreJoinedAndOnlySoMany) {
   start(false);
   auto one = join_roce("h1");
@@ -322,6 +333,7 @@ TEST_F(GroupTest, NobodySpeaksInTheNameOfAnotherNic) {
   }
 }
 
+// The process tells the next weftd what it had joined, without being asked by its program.
 TEST_F(GroupTest, MembershipOutlivesWeftd) {
   start(false);
   auto member = join_roce("h1");
@@ -459,6 +471,8 @@ TEST_F(ManagementTest, AProcessHasOnlySoManyServices) {
   EXPECT_TRUE(other->services->claim(kService + granted));
 }
 
+// The request must come back to its sender, which has the service; weftd must not take it for its
+// own echo.
 TEST_F(ManagementTest, TwoEndsInOneProcessMeet) {
   start(false);
   auto one = join_roce("h1");
@@ -479,6 +493,8 @@ TEST_F(ManagementTest, NonsenseReachesNobody) {
   EXPECT_TRUE(other->io->receive().empty());
 }
 
+// While there is no weftd a claim fails, for nobody can promise that it is the only one. What was
+// claimed before is told to the next weftd, so another process does not get it.
 TEST_F(ManagementTest, ServicesOutliveWeftd) {
   start(false);
   auto listener = join_roce("h1");

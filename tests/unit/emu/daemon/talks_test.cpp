@@ -57,6 +57,8 @@ class TalksTest : public ::testing::Test {
   std::unique_ptr<Weftd> weftd_;
 };
 
+// The status of 4064 NICs is larger than a socket's buffer. A client that asks and does not read
+// must wait by itself: a second one is served meanwhile.
 TEST_F(TalksTest, AnswersThatNoSocketHoldsAreGivenWhole) {
   options_.plant.hosts.clear();
   for (int host = 1; host <= 254; ++host) {
@@ -82,6 +84,7 @@ TEST_F(TalksTest, AnswersThatNoSocketHoldsAreGivenWhole) {
   }
 }
 
+// A monitor must get its figures even if scripts have used up the connections for commands.
 TEST_F(TalksTest, TooManyConnectionsAreToldSoAndMetricsHaveTheirOwn) {
   start();
   std::vector<srd::UniqueFd> talks;
@@ -96,6 +99,8 @@ TEST_F(TalksTest, TooManyConnectionsAreToldSoAndMetricsHaveTheirOwn) {
   EXPECT_EQ(hear(metrics), "HTTP/1.1 200 OK\r\n");
 }
 
+// 40 descriptors, and clients that only connect. weftd keeps one in reserve to accept a client,
+// tell it, and close.
 TEST_F(TalksTest, WithoutDescriptorsItSaysSoAndServesAgainLater) {
   start(40);
   std::vector<srd::UniqueFd> newcomers;
@@ -158,6 +163,7 @@ TEST_F(TalksTest, WithTooFewDescriptorsItSaysSo) {
   EXPECT_LT(refused, 21);
 }
 
+// The second one must not take over, or remove, the sockets of the first.
 TEST_F(TalksTest, ADirectoryHasOneWeftd) {
   start();
   const auto second = Daemon::create(options_);
@@ -239,6 +245,8 @@ class UntoldTest : public TalksTest {
   }
 };
 
+// The silent process would keep a ring to a peer that is gone, and its memory. So it is detached,
+// and has to attach again.
 TEST_F(UntoldTest, APeersEndThatCannotBeToldCostsThePlace) {
   auto silent = join("h2");
   auto friendly = join("h1");
@@ -259,6 +267,8 @@ TEST_F(UntoldTest, APeersEndThatCannotBeToldCostsThePlace) {
   }));
 }
 
+// Its direct ring goes around the network that has the fault. What cannot be taken back in words is
+// taken back by detaching.
 TEST_F(UntoldTest, WhoCannotBeToldOfAFaultDoesNotBypassIt) {
   auto silent = join("h2");
   auto friendly = join("h1");
@@ -319,6 +329,8 @@ class LinkTest : public TalksTest {
   void heal(std::uint32_t number) const { (void)ask({{"cmd", "heal"}, {"fault", number}}); }
 };
 
+// A link is up only if both directions are. A process that attaches later hears at once that it is
+// down; a state that does not change is not told again.
 TEST_F(LinkTest, TheProcessesOfANicHearOfItsOwnLinkAndOfNoOther) {
   Listener first;
   Listener second;
@@ -349,6 +361,7 @@ TEST_F(LinkTest, TheProcessesOfANicHearOfItsOwnLinkAndOfNoOther) {
   EXPECT_TRUE(first.heard.empty());
 }
 
+// Loss of all frames is no link that is down: a NIC sees light, and only its peers miss something.
 TEST_F(LinkTest, FaultsInTimeAndDyingSwitchesTakeLinksToo) {
   Listener listener;
   join(listener, "h1", 0);

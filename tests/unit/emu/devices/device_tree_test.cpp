@@ -1,4 +1,7 @@
 // Tests of the device tree.
+//
+// The tree is a folder that looks like the parts of /sys and /dev that verbs libraries read. The
+// test reads it as they do, by path.
 #include "emu/devices/device_tree.hpp"
 
 #include <gtest/gtest.h>
@@ -34,6 +37,8 @@ class Tree : public ::testing::Test {
   const std::string root = folder.path();
 };
 
+// A file that is cut short would make a library see another device, or none; the error names the
+// file.
 TEST_F(Tree, ADiskThatIsFullIsNoticed) {
   const std::string file = "/sys/class/infiniband_verbs/abi_version";
   std::filesystem::create_directories((root + file).substr(0, (root + file).rfind('/')));
@@ -44,6 +49,7 @@ TEST_F(Tree, ADiskThatIsFullIsNoticed) {
   EXPECT_NE(written.error().message.find(file), std::string::npos);
 }
 
+// The provider library is chosen by modalias, so that has to be right to the letter.
 TEST_F(Tree, HoldsWhatTheLibrariesRead) {
   kernel::NicDescription rails[2] = {nic(0), nic(1)};
   efa::Abilities abilities;
@@ -68,6 +74,7 @@ TEST_F(Tree, HoldsWhatTheLibrariesRead) {
   EXPECT_EQ(kernel::nic_from_text(all).value(), rails[1]);
 }
 
+// Unknown abilities, an address that is none, a place where nothing can be written.
 TEST_F(Tree, IsNotWrittenForWhatMakesNoSense) {
   kernel::NicDescription bad = nic(0);
   bad.abilities = "wings 2\n";
@@ -79,6 +86,7 @@ TEST_F(Tree, IsNotWrittenForWhatMakesNoSense) {
   EXPECT_FALSE(write_device_tree("/proc/version/below", efa::kPersonality, {&good, 1}));
 }
 
+// Changed while programs run: a fault takes the NIC's link down.
 TEST_F(Tree, ShowsThePortsState) {
   const kernel::NicDescription one = nic(0);
   ASSERT_TRUE(write_device_tree(root, efa::kPersonality, {&one, 1}));

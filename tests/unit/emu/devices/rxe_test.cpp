@@ -77,7 +77,9 @@ struct MappedRing {
   }
 };
 
-// A program with one queue pair on one NIC.
+// A program with one queue pair on one NIC. It does what the library of rdma-core does: commands as
+// bytes, rings in mapped memory. All numbers of commands and masks are those that the library
+// writes, so that a change of ours that only agrees with itself is noticed.
 class Party final : public kernel::Runner {
  public:
   Party(Wire& wire, const char* address, std::uint32_t first_qpn)
@@ -271,6 +273,7 @@ SendWqe request(std::uint64_t id, roce::WrOpcode opcode) {
   return wqe;
 }
 
+// Rings of 8 and 16 entries, 50 messages: each index wraps several times.
 TEST_F(Rxe, SendsArriveForManyLapsOfAllRings) {
   connect(abi::kQpRc);
   for (std::uint32_t i = 0; i < 50; ++i) {
@@ -310,6 +313,8 @@ TEST_F(Rxe, ReceivesThatAreLateOnPurposeCountLater) {
   EXPECT_EQ(received->wr_id, 1U);
 }
 
+// 3000 bytes at an MTU of 1024: three packets, one send. The answer's packets are counted at both
+// ends as well.
 TEST_F(Rxe, CountsWhereReadersLook) {
   connect(abi::kQpRc);
   b.put_receive(1, 4096, 4096);
@@ -329,6 +334,7 @@ TEST_F(Rxe, CountsWhereReadersLook) {
   EXPECT_EQ(shown(a, "rcvd_pkts"), shown(b, "sent_pkts"));
 }
 
+// The peer's program has no part in it: nothing completes there.
 TEST_F(Rxe, WritesAndReadsMemoryOfThePeer) {
   connect(abi::kQpRc);
   std::memset(a.memory.data(), 7, 2000);
@@ -345,6 +351,7 @@ TEST_F(Rxe, WritesAndReadsMemoryOfThePeer) {
   EXPECT_EQ(std::memcmp(a.memory.data() + 8192, a.memory.data(), 2000), 0);
 }
 
+// The first 40 bytes of the receive are the room of the GRH, so 100 bytes make a length of 140.
 TEST_F(Rxe, DatagramsComeBehindTheirHeader) {
   a.make_qp(abi::kQpUd);
   b.make_qp(abi::kQpUd);
@@ -379,6 +386,8 @@ TEST_F(Rxe, NoSuchAddressHandleFailsInItsTurn) {
   EXPECT_EQ(a.take()->status, static_cast<std::uint32_t>(roce::WcStatus::local_qp_operation));
 }
 
+// A queue pair that is not in RTS: the doorbell is refused, and what lies in the ring stays for
+// later.
 TEST_F(Rxe, NothingIsTakenBeforeItMaySend) {
   a.make_qp(abi::kQpRc);
   a.put_send(request(1, roce::WrOpcode::send), {a.address(0), 10, a.key});
@@ -400,6 +409,9 @@ TEST_F(Rxe, ErrorFlushesWhatIsPosted) {
   }
 }
 
+// The program can write anything into its rings at any time, indices and masks included. Nothing is
+// expected of what is done with it, except that no byte outside of the rings and the program's
+// memory is touched (the sanitizers look).
 TEST_F(Rxe, BelievesNothingInItsRings) {
   connect(abi::kQpRc);
   for (std::uint32_t seed = 1; seed < 200; ++seed) {

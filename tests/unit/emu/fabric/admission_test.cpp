@@ -1,4 +1,8 @@
 // Owns what a queue decides of a frame, once: when it leaves, whether it is marked, cut or dropped.
+//
+// A queue decides when the frame arrives, from what is before it. Later troubles of the link
+// (delay, outages, a paused host) must not change that decision, nor make it a second time: most
+// cases run with and without such a trouble, and compare.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -31,6 +35,8 @@ void incast(Fabric& fabric, Collector& seen, std::uint32_t rounds) {
   fabric.advance(kNoTime, seen);
 }
 
+// Eight frames meet a queue for four. Half of the rest can be cut; the other half is lost, as on a
+// switch that does not know the protocol.
 TEST(Admission, OnlyFramesThatCanBeTrimmedAreTrimmed) {
   LinkProperties down;
   down.buffer = 4 * 4150;
@@ -53,6 +59,8 @@ TEST(Admission, OnlyFramesThatCanBeTrimmedAreTrimmed) {
   }
 }
 
+// Delay and jitter act at the far end of the link. If frames were still counted as queued
+// meanwhile, a longer cable would mark more.
 TEST(Admission, MarksDoNotDependOnWhatHoldsFramesBackAfterwards) {
   LinkProperties down;
   down.buffer = 1 << 20;
@@ -92,6 +100,7 @@ TEST(Admission, MarksDoNotDependOnWhatHoldsFramesBackAfterwards) {
   }
 }
 
+// Whatever the extra delay, the same 11 frames have left when the cable is cut.
 TEST(Admission, ACutHitsWhatWaitsAndNotWhatIsHeldBackBehindTheCable) {
   const Topology net = star(3);
   for (const int us : {0, 3, 50}) {
@@ -172,6 +181,8 @@ TEST(Admission, FramesOfAPausedHostAreJudgedOnce) {
   EXPECT_EQ(fabric.totals().marked, quiet.totals().marked);
 }
 
+// Each of 180 frames is doubled, in front of a queue that is too small for the originals. 360
+// frames must be accounted for, and the link's rate holds for copies, too.
 TEST(Admission, ACopyWaitsCountsAndIsDroppedLikeAnyFrame) {
   LinkProperties down;
   down.buffer = 4 * 4150;
@@ -195,6 +206,8 @@ TEST(Admission, ACopyWaitsCountsAndIsDroppedLikeAnyFrame) {
   }
 }
 
+// The owner of the bytes frees them when the frame is dropped. A copy that is asked for after that
+// would be of another frame's bytes.
 TEST(Admission, ACopyOfAFrameThatFindsTheQueueFullIsMadeFromItsBytes) {
   struct Owner : Collector {
     std::set<std::uint32_t> gone;
@@ -220,6 +233,8 @@ TEST(Admission, ACopyOfAFrameThatFindsTheQueueFullIsMadeFromItsBytes) {
   EXPECT_EQ(seen.drops.size(), 12U);
 }
 
+// weftd may have no memory for it. Then the original goes on alone, and nothing is counted as
+// doubled.
 TEST(Admission, WhereThereIsNoRoomForACopyThereIsNone) {
   struct Full : Collector {
     std::uint32_t duplicate(std::uint32_t) { return kNone; }
@@ -238,6 +253,8 @@ TEST(Admission, WhereThereIsNoRoomForACopyThereIsNone) {
   EXPECT_EQ(fabric.frames_inside(), 0U);
 }
 
+// Without a switch between them a host cannot pass a frame on; both frames are lost for that
+// reason.
 TEST(Admission, OnACableBetweenTwoHostsACopyForAThirdHasNoRouteEither) {
   Topology net;
   const NodeId a = net.add_host("a");

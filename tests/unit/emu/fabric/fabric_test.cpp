@@ -123,11 +123,10 @@ TEST(Fabric, AFullQueueTrimsAndTheHeaderArrivesFirst) {
 // is queued behind a frame when it leaves. Thresholds low = high make marking certain, so both must
 // agree frame by frame, except where the queue crosses the threshold within an eighth of the link's
 // delay of that moment.
-// A frame from port handle / 20, and when it is sent; later, when it has reached the queue.
 struct Sent {
-  Picos at_queue;
+  Picos at_queue;  // at first when it is sent, later when it has reached the queue
   std::uint32_t size;
-  std::uint32_t handle;
+  std::uint32_t handle;  // of port handle / 20
 };
 
 // 20 frames of each of 16 ports, of any size and at any time, but no two of a port at once; in the

@@ -1,4 +1,7 @@
 // Owns the tests of topology and matrix files.
+//
+// What is right is tried on a few files; most cases are wrong files, because people write these. A
+// message must say the line, the key, and what would be right: it is compared as text.
 #include <gtest/gtest.h>
 
 #include "emu/fabric/fault.hpp"
@@ -49,6 +52,8 @@ TEST(TopologyFile, ReadsNodesKindsAndLinks) {
   EXPECT_EQ(nic.ecn_high, 0U) << "a NIC's own queue does not mark";
 }
 
+// Labs and `weft matrix` hand a network to weftd as text: nothing may be lost or rounded on the
+// way.
 TEST(TopologyFile, WrittenAndReadBackIsTheSame) {
   const auto net = yaml(kSmall);
   ASSERT_TRUE(net);
@@ -58,6 +63,8 @@ TEST(TopologyFile, WrittenAndReadBackIsTheSame) {
   EXPECT_EQ(write_topology(*again), text);
 }
 
+// Names become parts of paths, of environment variables, of link patterns (`*`, `->`) and of
+// metrics, and are printed to terminals. So all that means something in one of these is refused.
 TEST(TopologyFile, NamesOfNodesAreNoPathsAndNoPatterns) {
   const auto with = [](const std::string& name) {
     return yaml("topology:\n  nodes:\n    \"" + name +
@@ -78,6 +85,8 @@ TEST(TopologyFile, NamesOfNodesAreNoPathsAndNoPatterns) {
   }
 }
 
+// The name of a network is only shown: it may hold anything but control characters, and must
+// survive being written as YAML.
 TEST(TopologyFile, OtherNamesAreOneLineAndComeBackAsTheyWere) {
   EXPECT_FALSE(yaml("name: \"two\\nlines\"\ntopology: {generator: fat-tree, hosts: 16}\n"));
   EXPECT_FALSE(yaml("name: \"\\e[2J\"\ntopology: {generator: fat-tree, hosts: 16}\n"));
@@ -109,6 +118,7 @@ TEST(TopologyFile, EveryGeneratorCanBeNamed) {
   }
 }
 
+// Of hosts, switches and hosts of each switch any two determine the third; all three must agree.
 TEST(TopologyFile, HostsOfAFlatNetworkStandForSwitchesOrHostsOfEach) {
   for (const char* const keys :
        {"hosts: 32", "hosts: 32\n  switches: 8", "hosts: 32\n  hosts_per_switch: 4",
@@ -215,6 +225,8 @@ Radix_Down 2
 Downlink_Latency_ns 2000
 )";
 
+// Speed and delay of tier 1 are those of the links between ToRs and spines; a queue without a value
+// takes the default.
 TEST(HtsimTopology, ReadsTiers) {
   const auto net = read_htsim_topology("x.topo", kLeafSpine, {});
   ASSERT_TRUE(net) << net.error().message;
@@ -247,6 +259,7 @@ TEST(HtsimTopology, SaysWhereWhatAndHow) {
   EXPECT_NE(error("Nodes 1e300\nTiers 2\nPodsize 8\n").find("whole number"), std::string::npos);
 }
 
+// Flow 1 fires trigger 7 when it has been sent, which is a barrier of two: flow 2 waits for it.
 TEST(HtsimMatrix, ReadsFlowsAndTriggers) {
   const auto matrix = read_htsim_matrix("x.cm",
                                         "Nodes 4\nConnections 3\nTriggers 1\n"
@@ -341,6 +354,20 @@ TEST(FaultFile, ReadsAndRefuses) {
   [[maybe_unused]] const Fault bad =
       read_fault(both, both.load("{link: a->b, host: c}"), "faults[0]");
   EXPECT_NE(both.error().message.find("exactly one of link, switch"), std::string::npos);
+  // A misspelt field is named as such, and does not count as missing.
+  for (const auto& [text, why] :
+       {std::pair{"{link: a->b}", "nothing happens to the link: say one of down, loss,"},
+        std::pair{"{link: a->b, at: 1us, min_bytes: 100}", "nothing happens to the link"},
+        std::pair{"{link: a->b, los: 0.1}", "unknown key 'los'; did you mean 'loss'?"}}) {
+    YamlFile without("s.yaml");
+    [[maybe_unused]] const Fault nothing = read_fault(without, without.load(text), "faults[0]");
+    EXPECT_NE(without.error().message.find(why), std::string::npos) << without.error().message;
+  }
+  for (const char* text : {"{link: a->b, loss: 0}", "{switch: a}", "{host: a, lasts: 1us}"}) {
+    YamlFile enough("s.yaml");
+    [[maybe_unused]] const Fault fault_of_one = read_fault(enough, enough.load(text), "faults[0]");
+    EXPECT_FALSE(enough.failed()) << enough.error().message;
+  }
   YamlFile twice("s.yaml");
   [[maybe_unused]] const Fault burst = read_fault(
       twice, twice.load("{link: a->b, burst_loss: {enter: 0.1, enter: 0.2}}"), "faults[0]");

@@ -1,4 +1,8 @@
 // Owns the tests of generated topologies.
+//
+// A generated network is judged by what can be counted (switches, cables, hosts), by the length of
+// its paths, and by whether every host reaches every other one. Numbers that come from a file may
+// be anything, so each generator is also given some that do not fit.
 #include "emu/fabric/generators.hpp"
 
 #include <gtest/gtest.h>
@@ -19,6 +23,7 @@ std::size_t count_tier(const Topology& net, std::uint8_t tier) {
   return count;
 }
 
+// A sample of the pairs: steps of 7 and 5 reach every residue, and keep large networks quick.
 void expect_all_pairs_connected(const Topology& net) {
   ASSERT_TRUE(net.validate()) << net.validate().error().message;
   const Routes routes(net);
@@ -46,6 +51,8 @@ TEST(Generators, KAryFatTreeHasTheReferenceSizes) {
   }
 }
 
+// What a queue holds is derived from the round trip of the longest path, so that one flow can keep
+// its path full. The values are those of the reference simulator, to the byte.
 TEST(Generators, QueuesFollowTheReferenceRule) {
   CableSpec cable;
   EXPECT_EQ(base_rtt_ps(6, cable), 14'022'720);
@@ -69,6 +76,7 @@ TEST(Generators, QueuesFollowTheReferenceRule) {
   EXPECT_EQ(fast.ecn_high, 502'150U);
 }
 
+// 32 hosts below a leaf and a factor of 4 leave 8 uplinks, one to each of 8 spines.
 TEST(Generators, LeafSpineOversubscribes) {
   const Topology net = fat_tree(leaf_spine(1024, 32, 4, {})).value();
   EXPECT_EQ(count_tier(net, 1), 32U);
@@ -77,6 +85,8 @@ TEST(Generators, LeafSpineOversubscribes) {
   expect_all_pairs_connected(net);
 }
 
+// All switches of a tier have the same ports. Numbers that do not divide would leave cables without
+// an end.
 TEST(Generators, FatTreeRefusesWhatCannotBeWired) {
   FatTreeSpec spec = k_ary_fat_tree(16, {});
   spec.agg_down = 3;
@@ -151,6 +161,7 @@ TEST(Generators, RingAndTorusCloseOnThemselves) {
   EXPECT_FALSE(ring(2, 1, {}));
 }
 
+// Regular but for a few ends: the last free ones may belong to switches that are joined already.
 TEST(Generators, RandomGraphIsRegularConnectedAndOfUnequalLengths) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     const Topology net = random_graph(24, 5, 2, std::chrono::microseconds{2}, seed, {}).value();
@@ -177,6 +188,8 @@ TEST(Generators, RandomGraphIsRegularConnectedAndOfUnequalLengths) {
   EXPECT_FALSE(random_graph(5, 3, 1, {}, 1, {})) << "odd number of cable ends";
 }
 
+// NIC n of each host of a group hangs at the switch of rail n. So traffic of one rail stays below
+// its switch, and only traffic between rails, or groups, crosses a spine.
 TEST(Generators, RailsKeepToTheirNumberWithinAGroup) {
   const Topology net = rail_optimised(2, 4, 3, 2, {}).value();
   expect_all_pairs_connected(net);
@@ -187,6 +200,8 @@ TEST(Generators, RailsKeepToTheirNumberWithinAGroup) {
   EXPECT_EQ(net.port_name(4), "host1/nic1");
 }
 
+// Each plane is a network of its own. A host reaches another one by NICs of the same number only,
+// which validate() must accept all the same.
 TEST(Generators, PlanesDoNotMeet) {
   const Topology net = multi_plane(2, 16, 4, 1, {}).value();
   ASSERT_TRUE(net.validate());
@@ -209,6 +224,7 @@ TEST(Topology, RefusesMoreRoutesThanTheTableHolds) {
   EXPECT_NE(large.error().message.find("routes"), std::string::npos) << large.error().message;
 }
 
+// 1 Mb/s; times of 1024 bytes have to fit into 32 bits of picoseconds.
 TEST(Topology, RefusesLinksTooSlowToModel) {
   Topology net = ring(3, 1, {.rate = Rate::gbps(0.001)}).value();
   const auto slow = net.validate();
@@ -216,6 +232,8 @@ TEST(Topology, RefusesLinksTooSlowToModel) {
   EXPECT_NE(slow.error().message.find("2 Mb/s"), std::string::npos) << slow.error().message;
 }
 
+// `->` is one direction, `-` both. The last loop is the other way round: the name of each link
+// finds that link alone.
 TEST(Topology, FindsLinksByNameAndPattern) {
   const Topology net = fat_tree(k_ary_fat_tree(16, {})).value();
   EXPECT_EQ(net.find_links("tor0->agg0").size(), 1U);
@@ -235,6 +253,7 @@ TEST(Topology, FindsLinksByNameAndPattern) {
   }
 }
 
+// One fault after the other is repaired, and the next one has to be named.
 TEST(Topology, ValidationNamesTheCulprit) {
   Topology net;
   net.add_host("a");

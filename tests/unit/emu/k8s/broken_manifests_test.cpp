@@ -1,4 +1,8 @@
 // Owns what is said of manifests that do not work: where, what, and what to do.
+//
+// A row is three files, of which one is changed in one place, and what a person must read:
+// FILE:LINE, what is wrong, and what to do. Pods that are not concerned start all the same. At the
+// end are files that are no manifests, or do harm by their form.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -193,6 +197,7 @@ std::vector<Broken> broken_pods() {
   };
 }
 
+// Other findings may stand beside it: one mistake often leads to another.
 TEST(BrokenManifests, EachIsSaidWithItsPlaceAndARemedy) {
   std::vector<Broken> all = broken_policies();
   std::ranges::copy(broken_networks(), std::back_inserter(all));
@@ -215,6 +220,7 @@ TEST(BrokenManifests, EachIsSaidWithItsPlaceAndARemedy) {
   }
 }
 
+// whereabouts looks at all networks before it gives an address, unless it is told not to.
 TEST(BrokenManifests, RangesThatOverlapAreAWarningWhereNobodyLooks) {
   const std::string second =
       changed(changed(kNetwork, "name: ib-net", "name: second"), "100.0/24", "100.128/25");
@@ -227,7 +233,6 @@ TEST(BrokenManifests, RangesThatOverlapAreAWarningWhereNobodyLooks) {
   EXPECT_THAT(plan.findings.list()[0].what, HasSubstr("hand out the same addresses"));
 }
 
-// Cut, and with lines left out or doubled: whatever it is, it is an answer.
 // An empty document hides none behind it, and lines are the file's.
 TEST(BrokenManifests, DocumentsBehindEmptyOnesAreRead) {
   Findings findings;
@@ -270,6 +275,7 @@ TEST(BrokenManifests, AMalformedDocumentHidesNoneBehindIt) {
   EXPECT_EQ(findings.list().size(), 1U);
 }
 
+// A limit, so that a file cannot take for ever; but nobody may believe that the rest was looked at.
 TEST(BrokenManifests, DocumentsThatAreNotReadAreSaid) {
   std::string text;
   for (int i = 0; i < 10'002; ++i) {
@@ -317,6 +323,8 @@ TEST(BrokenManifests, WhatFilesSayIsPrintedAsLetters) {
   EXPECT_THAT(text, HasSubstr("the API server refuses it otherwise"));
 }
 
+// Cut, and with lines left out or doubled: each file must give an answer, whichever it is, and none
+// may end the program.
 TEST(BrokenManifests, NothingThatIsNoManifestBreaksThePlan) {
   const std::string all = sections({kPolicy, kNetwork, kPod, kJob});
   for (std::size_t cut = 0; cut < all.size(); cut += 3) {

@@ -1,4 +1,9 @@
 // Owns what pods get when all is well: nodes, virtual functions, addresses.
+//
+// Manifests are those of manifests.hpp (kPolicy: 8 virtual functions of each of four NICs;
+// kNetwork: whereabouts over 192.168.100.0/24; kPod, kJob), changed in one place for each case.
+// Where no manifest names nodes, a plan has two of them. Wrong manifests are in
+// broken_manifests_test.cpp.
 #include "emu/k8s/plan.hpp"
 
 #include <gmock/gmock.h>
@@ -37,6 +42,7 @@ TEST(PodPlan, APodGetsAVirtualFunctionAndAnAddress) {
   EXPECT_THAT(device.addresses, ElementsAre("192.168.100.1/24"));
 }
 
+// 64 pods on two nodes of 32 functions: all are used, and none twice.
 TEST(PodPlan, ManyPodsGetFunctionsAndAddressesOfTheirOwn) {
   const PodPlan plan = plan_of(kPolicy, kNetwork, kJob);
   EXPECT_TRUE(plan.is_good()) << said(plan);
@@ -53,6 +59,8 @@ TEST(PodPlan, ManyPodsGetFunctionsAndAddressesOfTheirOwn) {
   EXPECT_EQ(plan.pods[63].pod->name, "many-63");
 }
 
+// Where the manifests name nodes, only those are there. A policy applies to a node with its label,
+// and to the NICs that it names: so one NIC of one node gives functions.
 TEST(PodPlan, NodesOfManifestsHaveTheirOwnLabelsAndNics) {
   const std::string nodes = R"(apiVersion: v1
 kind: List
@@ -84,6 +92,7 @@ status:
   EXPECT_EQ(plan.pods[0].node, "gpu1");
 }
 
+// `ibs1f0#0-2` is three functions of a NIC. Two policies may share it if their ranges do not touch.
 TEST(PodPlan, PoliciesDivideANicByRanges) {
   const std::string halves =
       changed(kPolicy, "[ibs1f0, ibs1f1, ibs2f0, ibs2f1]", "[\"ibs1f0#0-2\"]") + "---\n" +
@@ -96,6 +105,8 @@ TEST(PodPlan, PoliciesDivideANicByRanges) {
   EXPECT_EQ(plan.nodes[0].all("openshift.io/storage"), 5U);
 }
 
+// The annotation of Multus has two forms. A network without an interface of its own gets the next
+// netN.
 TEST(PodPlan, AnnotationsAreNamesOrObjects) {
   const std::string two =
       changed(changed(changed(kPod, "mlnxnics: 1", "mlnxnics: 2"), "mlnxnics: 1", "mlnxnics: 2"),
@@ -113,6 +124,7 @@ TEST(PodPlan, AnnotationsAreNamesOrObjects) {
   EXPECT_EQ(json.pods[0].devices[0].interface, "rdma0");
 }
 
+// The launcher asks for no device, and gets none.
 TEST(PodPlan, AnMpiJobHasALauncherAndWorkers) {
   const std::string job = R"(apiVersion: kubeflow.org/v2beta1
 kind: MPIJob
@@ -137,6 +149,8 @@ spec:
   EXPECT_EQ(plan.pods[3].pod->name, "nccl-worker-2");
 }
 
+// No manifest says how many EFA devices a node has. Without --resource the pod finds none, which is
+// a finding.
 TEST(PodPlan, DevicesOfOtherPluginsAreSaidOnTheCommandLine) {
   const std::string efa = R"(apiVersion: v1
 kind: Pod
@@ -156,6 +170,8 @@ spec:
   EXPECT_FALSE(make_plan({{"efa.yaml", efa}}, {}).is_good());
 }
 
+// host-local knows only its own node: that two pods of different nodes get the same address is what
+// a cluster does, and a trap that the plan has to show as it is.
 TEST(PodPlan, HostLocalGivesTheSameAddressesOnEachNode) {
   const std::string network = R"(apiVersion: k8s.cni.cncf.io/v1
 kind: NetworkAttachmentDefinition
@@ -186,6 +202,7 @@ TEST(PodPlan, HostLocalKeepsTheGatewaysAddress) {
   EXPECT_THAT(plan.pods[0].devices[0].addresses, ElementsAre("10.1.0.2/24", "fd00::1/64"));
 }
 
+// Networks of one range share one account of addresses.
 TEST(PodPlan, WhereaboutsGivesNoAddressTwiceInTwoNetworks) {
   const std::string second = changed(kNetwork, "name: ib-net", "name: second");
   const std::string pods = changed(kPod, "networks: ib-net", "networks: ib-net, second, ib-net");
@@ -242,6 +259,8 @@ TEST(PodPlan, APolicyOfMorePriorityDoesNotTakeFunctionsAway) {
   EXPECT_EQ(plan.nodes[0].all("openshift.io/storage"), 6U);
 }
 
+// Init containers run one after the other and give back what they had; one that restarts always
+// stays beside the others. A pod needs the most that it has at a time.
 TEST(PodPlan, InitContainersHaveTheirDevicesBeforeTheOthers) {
   const std::string pod = changed(kPod, "  containers:\n", R"(  initContainers:
     - {name: a, image: b, resources: {limits: {openshift.io/mlnxnics: 3}}}
@@ -253,6 +272,7 @@ TEST(PodPlan, InitContainersHaveTheirDevicesBeforeTheOthers) {
   EXPECT_THAT(plan.pods[0].devices, SizeIs(3));  // of 3, then of 1 that stays and 1
 }
 
+// A DaemonSet has as many pods as there are nodes, whatever it says of parallelism.
 TEST(PodPlan, DaemonsAreOnEachNodeAndCronJobsAreJobs) {
   const std::string daemons = changed(changed(kJob, "kind: Job", "kind: DaemonSet"),
                                       "apiVersion: batch/v1", "apiVersion: apps/v1");
@@ -273,6 +293,8 @@ spec:
   EXPECT_THAT(cron.pods, SizeIs(3));
 }
 
+// As `kubectl get -o json` of several files gives them: without a list around them. A brace in a
+// string ends nothing.
 TEST(PodPlan, JsonObjectsMayFollowEachOther) {
   Findings findings;
   const auto manifests = load_manifests({"a.json", R"({"apiVersion": "v1", "kind": "Pod",

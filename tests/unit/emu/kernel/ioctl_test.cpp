@@ -1,4 +1,10 @@
 // Tests of ioctl methods: what they answer, and how malformed calls are refused.
+//
+// Objects and methods have their numbers here, as in the header that libraries are compiled with,
+// so that a wrong number in ours does not agree with itself. Call(0, ...) is the device (2 its
+// port, 5 and 6 its GIDs, 7 its speed, 8 what its counters can), Call(4, 2) gives a queue pair a
+// counter, Call(7, ...) is a region, Call(19, 0 ... 3) makes, destroys, changes and reads a
+// counter.
 #include "tests/unit/emu/kernel/raw_client.hpp"
 
 namespace weft::kernel {
@@ -116,6 +122,8 @@ TEST_F(Ioctl, TellsAboutThePort) {
   EXPECT_EQ(speed, 1000U);
 }
 
+// The library says for which driver it was written. Another driver's methods have the same numbers,
+// and other meanings.
 TEST_F(Ioctl, OfAnotherDriverIsRefused) {
   std::uint64_t speed = 0;
   Call call = Call(0, 7).in(0, std::uint32_t{1}).out(1, speed);
@@ -126,6 +134,8 @@ TEST_F(Ioctl, OfAnotherDriverIsRefused) {
   EXPECT_EQ(run(unknown), EINVAL);
 }
 
+// A method of EFA's own (0x1000): which interconnect a region uses. An emulated NIC has none to
+// tell.
 TEST_F(Ioctl, KnowsNoInterconnectOfARegion) {
   std::array<std::uint16_t, 4> answers{9, 9, 9, 9};
   Call call = Call(7, 0x1000)
@@ -138,6 +148,8 @@ TEST_F(Ioctl, KnowsNoInterconnectOfARegion) {
   EXPECT_EQ(answers[0], 0);
 }
 
+// A counter is two words in the program's memory, for completions that went well and that failed.
+// It cannot be destroyed while a queue pair counts with it.
 TEST_F(Ioctl, CountersCountWhatCompletes) {
   std::uint32_t most = 0;
   std::uint32_t operations = 0;
@@ -187,6 +199,8 @@ TEST_F(Ioctl, CountersCountWhatCompletes) {
   EXPECT_EQ(run(destroy_late), 0);
 }
 
+// EINVAL where the question makes no sense yet, an answer of none, and EOPNOTSUPP for making one
+// all the same.
 TEST_F(PlainIoctl, ADeviceWithoutCountersSaysSo) {
   std::uint32_t most = 0;
   std::uint64_t places[2] = {};
@@ -224,6 +238,8 @@ TEST_F(PlainIoctl, WhatKernelsKnowAndDevicesLackIsNotSupported) {
   }
 }
 
+// The entry has grown with the versions of the library, which says how long its own is: a shorter
+// one is filled as far as it goes, and what a longer one has more is zero.
 TEST_F(PlainIoctl, TheGidIsInTheTable) {
   open_context();
   const srd::Address gid = gid_of(*srd::parse_address(kTestAddress));
@@ -267,6 +283,9 @@ TEST_F(PlainIoctl, TheGidIsInTheTable) {
 
 std::uint64_t scratch[8];
 
+// Each row spoils a good call in one way. Unknown attributes are refused only where the library
+// says that they are mandatory, and input that is longer than we know must be zero there: so newer
+// libraries work, and are told when they ask for more.
 struct BadCall {
   const char* name;
   int error;

@@ -1,4 +1,8 @@
 // Owns what engines are told, and how their answers are read.
+//
+// The commands are compared word by word, because podman and docker are not there in a test, and a
+// wrong word would be noticed only by a user. What the engines answer is text, so it is read
+// strictly.
 #include "emu/labs/engine_words.hpp"
 
 #include <gmock/gmock.h>
@@ -58,6 +62,7 @@ TEST(EngineWords, ANodesOwnOptionsStandBeforeTheImage) {
                               "--read-only --interactive --tty debian"));
 }
 
+// `:O` is podman's overlay: the container may write, and the directory stays as it is.
 TEST(EngineWords, OfARootfsADirectoryIsReadOnlyBelowWhatItsContainerWrites) {
   LabNode node = image_node();
   node.image.clear();
@@ -101,6 +106,7 @@ TEST(EngineWords, StatesAreReadLineByLine) {
   }
 }
 
+// The first address is the engine's own, the last one broadcast; what is between is counted.
 TEST(EngineWords, AddressesAreTakenFromTheSubnetInOrder) {
   EXPECT_THAT(*addresses_in("10.89.3.0/24", 2), ElementsAre("10.89.3.2", "10.89.3.3"));
   EXPECT_THAT(*addresses_in("10.89.3.77/24", 1), ElementsAre("10.89.3.2"));

@@ -1,4 +1,8 @@
 // Tests of the NIC's objects and of work between two NICs.
+//
+// Two NICs on a wire in virtual time (two_nics.hpp), without a kernel or a device around them: what
+// is tested is what a NIC does with work requests. `only()` demands that exactly one completion has
+// come.
 #include <set>
 
 #include "tests/unit/emu/nic/two_nics.hpp"
@@ -52,6 +56,8 @@ TEST_F(TwoNics, InlineBytesAreCopiedWhenPosted) {
   EXPECT_EQ(right.text(0, 5), "first");
 }
 
+// More bytes than a packet holds. The peer's program sees neither of the two: it gets no
+// completion.
 TEST_F(TwoNics, WriteAndReadPlaceBytes) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
@@ -130,6 +136,8 @@ TEST_F(StrictNics, RemoteAccessNeedsAnAddressHandleAtTheTarget) {
   EXPECT_TRUE(right.nic.destroy_ah(other_pd, elsewhere));
 }
 
+// A queue pair that was made for unsolicited immediate data is told of it without a posted receive,
+// so there is no request number to tell.
 TEST_F(TwoNics, WriteWithImmediateConsumesAReceiveUnlessUnsolicited) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
@@ -163,6 +171,8 @@ TEST_F(TwoNics, WriteWithImmediateConsumesAReceiveUnlessUnsolicited) {
   EXPECT_EQ(got.qp, &eager);
 }
 
+// The first 40 bytes of a receive are kept for a GRH, which is zero here. The second datagram finds
+// no receive: its sender is told of success all the same, as UD promises no more.
 TEST_F(TwoNics, DatagramsLeaveRoomForTheHeaderAndNobodyIsToldOfLoss) {
   Qp& from = left.ready_qp(QpType::ud);
   Qp& to = right.ready_qp(QpType::ud);
@@ -320,6 +330,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // --- The life of queue pairs and domains.
 
+// A retry count of 0 means none, 7 (the default here) means for ever.
 TEST_F(TwoNics, RnrWithoutRetriesIsReported) {
   Qp& from = left.ready_qp();
   QpAttributes none{.rnr_retry = 0, .sq_psn = 1};
@@ -346,6 +357,8 @@ TEST_F(TwoNics, RnrWithoutRetriesIsReported) {
   EXPECT_EQ(right.text(0, 7), "patient");
 }
 
+// What a program has posted it gets back in ERROR, each with a completion; RESET is the end without
+// a word.
 TEST_F(TwoNics, ErrorFlushesWhatIsOutstandingAndResetForgetsIt) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
@@ -381,6 +394,7 @@ TEST_F(TwoNics, ResetForgetsWhatEndedLocally) {
   EXPECT_EQ(only(left.poll()).wr_id, 62U);
 }
 
+// Packets for the old queue pair may still travel, so the next one has another number.
 TEST_F(TwoNics, DestroyedQueuePairsCompleteNothingAndTheirNumbersRest) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
@@ -392,6 +406,8 @@ TEST_F(TwoNics, DestroyedQueuePairsCompleteNothingAndTheirNumbersRest) {
   EXPECT_NE(left.ready_qp().number(), number);
 }
 
+// The same address twice gives the same handle; only the last destruction ends the work that uses
+// it.
 TEST_F(TwoNics, DestroyedHandleEndsItsWork) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
@@ -405,6 +421,7 @@ TEST_F(TwoNics, DestroyedHandleEndsItsWork) {
   EXPECT_EQ(left.nic.destroy_ah(left.pd, ah).error(), EINVAL);
 }
 
+// Unreachable: it was never heard. Unresponsive: it was heard, and is silent now.
 TEST_F(TwoNics, SilentPeersAreUnreachableOrUnresponsive) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
@@ -432,6 +449,7 @@ TEST_F(TwoNics, DomainsInUseCannotBeFreed) {
   EXPECT_EQ(left.nic.create_ah(pd, right.address).error(), EINVAL);
 }
 
+// A process has a block of 256.
 TEST_F(TwoNics, NumbersRunOutAndComeBack) {
   std::vector<Qp*> all;
   while (auto qp = left.nic.create_qp({.pd = left.pd})) {

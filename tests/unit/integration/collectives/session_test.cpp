@@ -1,4 +1,7 @@
 // Owns whole runs of the harness over real plugins: right data passes, planted bugs do not.
+//
+// The ranks are real processes, the plugins real libraries: weft's over UDP, the TCP yardstick, and
+// the one in memory. Sizes are small and odd, so that every border of a slot is passed.
 #include "integration/collectives/session.hpp"
 
 #include <gmock/gmock.h>
@@ -103,6 +106,7 @@ TEST(Session, LowLatencyProtocolsAndTreesAreRight) {
   }
 }
 
+// Also with a number of ranks that is no power of two.
 TEST(Session, PatIsRight) {
   for (const char* plugin : {WEFT_PLUGIN, WEFT_TCP_PLUGIN, WEFT_MEMORY_PLUGIN}) {
     for (const std::uint32_t ranks : {2U, 3U, 5U, 8U}) {
@@ -139,6 +143,8 @@ TEST(Session, RanksAreRightAsThreadsOfOneProcessAndOfTwo) {
   }
 }
 
+// NCCL may call in any order that the interface allows: chaos refuses, delays and reorders calls by
+// a seed. The result must be the same.
 TEST(Session, ChaosOfCallsChangesNothing) {
   for (const char* plugin : {WEFT_PLUGIN, WEFT_TCP_PLUGIN, WEFT_MEMORY_PLUGIN}) {
     for (std::uint64_t seed = 1; seed <= 4; ++seed) {
@@ -182,6 +188,7 @@ TEST(Session, WhatLingersAfterItsEndIsFound) {
   }
 }
 
+// One plugin exports a table for each; NCCL takes the newest that it knows.
 TEST(Session, EveryVersionOfTheInterface) {
   for (int version = 6; version <= 12; ++version) {
     SessionOptions options = small(WEFT_PLUGIN);
@@ -238,6 +245,8 @@ TEST(Session, TraceHasEveryRequest) {
   EXPECT_EQ(count("{\"ph\":\"X\""), count("isend") + count("irecv"));
 }
 
+// A harness that finds nothing wrong is worth nothing until it is shown that it would. Two bugs
+// need chaos or flags, and have tests of their own.
 TEST(Session, PlantedBugsAreFound) {
   for (const std::string& bug : names_of_bugs()) {
     if (bug == "torn" || bug == "linger") {

@@ -74,6 +74,8 @@ INSTANTIATE_TEST_SUITE_P(Borders, Sizes,
                          ::testing::Values(0, 1, 7, 1023, 1024, 1025, 4096, 65536, 1048575,
                                            1048576));
 
+// The network reorders, and more messages are posted than there are slots. NCCL matches by order
+// alone where all tags are the same.
 TEST(NcclCore, ReceivesTakeMessagesInTheOrderOfPosting) {
   NcclLabConfig config = nccl_lab_config();
   config.link.reorder = 0.3;
@@ -135,6 +137,8 @@ TEST(NcclCore, FullRingsSayNotNow) {
   EXPECT_EQ(sends.size(), 256U);
 }
 
+// NCCL asks for it with the LL protocols, which find their data by flags in it: the receive is
+// reported as done when it is posted.
 TEST(NcclCore, EarlyCompletionIsToldAtOnceAndTheBytesStillArrive) {
   Line line(4096);
   fill_bytes(line.out, 3);
@@ -148,6 +152,7 @@ TEST(NcclCore, EarlyCompletionIsToldAtOnceAndTheBytesStillArrive) {
   }
 }
 
+// One byte too many: nothing may be written behind the buffer, and neither end may wait for ever.
 TEST(NcclCore, MessageLongerThanItsBufferFailsBothEnds) {
   Line line(4096);
   Request* const received = line.receive(0, 64);
@@ -171,6 +176,8 @@ TEST(NcclCore, MemoryOutsideOfItsRegionIsRefused) {
             Outcome::invalid_argument);
 }
 
+// Only buffers of receives are open to the peer's writes; a key of a send buffer must be good for
+// nothing.
 TEST(NcclCore, WhatIsSentCannotBeWrittenFromOutside) {
   Line line(4096);
   const auto address = reinterpret_cast<std::uintptr_t>(line.out.data());
@@ -184,6 +191,7 @@ TEST(NcclCore, WhatIsSentCannotBeWrittenFromOutside) {
   EXPECT_EQ(target.placement, srd::Placement::lines) << "NCCL looks for flags in it";
 }
 
+// NCCL may register the same memory twice. It stays registered until it was deregistered as often.
 TEST(NcclCore, RegistrationsAreCounted) {
   Line line(4096);
   auto& core = line.lab.core(1);
@@ -198,6 +206,8 @@ TEST(NcclCore, RegistrationsAreCounted) {
   EXPECT_FALSE(core.deregister(receiver, line.in_region));
 }
 
+// The program may free it at once, though a transfer is in the middle. The sender is told, and
+// stops.
 TEST(NcclCore, AfterDeregisteringOrClosingNothingTouchesTheMemory) {
   for (const bool close : {false, true}) {
     SCOPED_TRACE(close);
@@ -241,6 +251,8 @@ TEST(NcclCore, GoodbyeDoesNotFailAMessageThatHasArrived) {
   EXPECT_EQ(line.outcome(sent), Outcome::ok);
 }
 
+// Control messages of closed connections still travel when the next ones open. None of them may be
+// taken for one of a later connection.
 TEST(NcclCore, ThousandConnectionsComeAndGo) {
   NcclLab lab(2);
   for (int i = 0; i < 1000; ++i) {
@@ -267,6 +279,8 @@ TEST(NcclCore, ListenerThatWasClosedRefuses) {
   EXPECT_EQ(outcome, Outcome::remote_error);
 }
 
+// A handle travels outside of the network, and whoever has it may connect. One that was guessed or
+// changed has the wrong secret.
 TEST(NcclCore, OneListenerServesSeveralAndAnOldHandleIsNoKey) {
   NcclLab lab(3);
   nccl::ListenHandle first;

@@ -20,8 +20,8 @@ NcclLabConfig patient() {
   return config;
 }
 
-// A connection each way, because a dead peer has to be noticed by who waits for it as well as by
-// who sends to it.
+// A connection each way, because a dead peer has to be noticed by the end that waits for its
+// messages as well as by the end that sends.
 struct Ends {
   NcclLab::Connection forth;
   NcclLab::Connection back;

@@ -18,7 +18,10 @@ namespace {
 
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
+// Computing time and gradients of the model, all of them once; each collective is started once and
+// waited for once.
 TEST(StepPlan, HasAllOfTheModelInIt) {
   for (const TrainingModel& model : training_models()) {
     for (const Parallelism parallelism : {Parallelism::ddp, Parallelism::sharded}) {
@@ -92,6 +95,8 @@ void expect_collective(const CollectiveSpec& collective, std::uint32_t ranks, st
   }
 }
 
+// Kinds, ranks and sizes around the borders of slices; pieces arrive in a random order, as from a
+// network that sprays.
 TEST(CollectiveRun, MovesWhatTheAlgorithmMovesInAnyOrder) {
   for (int kind = 0; kind < 4; ++kind) {
     for (const std::uint32_t ranks : {2U, 3U, 4U, 8U}) {
@@ -102,6 +107,7 @@ TEST(CollectiveRun, MovesWhatTheAlgorithmMovesInAnyOrder) {
   }
 }
 
+// A piece from a wrong rank or of a wrong number would be counted as progress.
 TEST(CollectiveRun, RefusesWhatIsNotDue) {
   CollectiveRun run({CollectiveKind::all_reduce, 4096}, 4, 1);
   EXPECT_FALSE(run.arrived(2, 0)) << "the ring goes the other way";
@@ -116,6 +122,7 @@ struct Ran {
   std::vector<const StepRank*> ranks;
 };
 
+// All ranks in virtual time. No message may come that no rank expected.
 Ran run_steps(
     const StepSetup& setup, VirtualGround ground,
     const std::function<void(StepSetup&)>& change = [](StepSetup&) {}) {
@@ -174,6 +181,28 @@ TEST(VirtualRun, SaysThatANetworkIsTooSmall) {
   EXPECT_THAT(made.error().message, HasSubstr("8 NICs, too few for 16 ranks"));
 }
 
+// The network is one text that is made of several options; its lines mean nothing to the user.
+TEST(VirtualRun, NamesTheOptionThatIsWrong) {
+  const auto problem = [](const VirtualGround& ground) {
+    const auto made = VirtualRun::create(ground);
+    return made ? std::string("none") : made.error().message;
+  };
+  EXPECT_THAT(problem({.ranks = 2, .rate = "fast"}), StartsWith("--rate fast:"));
+  EXPECT_THAT(problem({.ranks = 2, .faults = {"link: '*-*', loss: 0.1", "link: '*-*', loss: 2"}}),
+              StartsWith("--fault 'link: '*-*', loss: 2':1: fault.loss: expected a number"));
+  EXPECT_THAT(problem({.ranks = 2, .faults = {"link: nowhere, loss: 0.1"}}),
+              StartsWith("--fault 'link: nowhere, loss: 0.1': fault 'nowhere': no link is called"));
+  EXPECT_THAT(problem({.ranks = 2, .faults = {"link: '*-*'"}}),
+              HasSubstr("nothing happens to the link"));
+  EXPECT_THAT(problem({.ranks = 2, .seed = ~std::uint64_t{0}}), StartsWith("--seed: "));
+  EXPECT_THAT(problem({.ranks = 2,
+                       .topology = "topology:\n  generator: leaf-spin\n",
+                       .topology_file = "mine.yml"}),
+              StartsWith("mine.yml:2: topology.generator: "));
+  EXPECT_EQ(problem({.ranks = 2, .faults = {"link: '*-*', loss: 0"}}), "none");
+}
+
+// 4 MiB take a fraction of the 5 ms of computing between start and wait.
 TEST(StepRank, WhatComputingHidesCostsNothing) {
   StepSetup setup;
   setup.plan.collectives = {{CollectiveKind::all_reduce, Bytes{4} << 20}};
@@ -186,6 +215,7 @@ TEST(StepRank, WhatComputingHidesCostsNothing) {
   EXPECT_LT(summarise(step_times(ran.records)).network, 0.001);
 }
 
+// One rank of the ring is slower by half, and all wait for it in each step.
 TEST(StepRank, ASlowRankCostsEverybodyItsSlowness) {
   StepSetup setup;
   setup.plan = plan_step({.model = training_models()[0], .scale = 0.05});
@@ -239,6 +269,8 @@ TEST(StepRank, ALostLinkEndsTheRunAfterItsTime) {
   })) << given_up.error;
 }
 
+// Two ranks, times by hand: what all computed, what the slowest one computed longer, and the rest,
+// which is the network's.
 TEST(StepReport, TellsSlownessAndNetworkApart) {
   const auto record = [](int began, int ended, int computed) {
     return StepRecord{milliseconds{began}, milliseconds{ended}, milliseconds{computed}, {}};

@@ -9,6 +9,8 @@
 namespace weft::workloads {
 namespace {
 
+// Every rank computes the routes of all ranks for itself, so they must not depend on the rank that
+// asks.
 TEST(Router, GivesEachTokenDifferentExpertsAndIsTheSameForAll) {
   const ExpertProblem problem{.tokens = 200, .topk = 8, .experts = 64};
   const Router router(problem);
@@ -34,6 +36,8 @@ TEST(Router, GivesEachTokenDifferentExpertsAndIsTheSameForAll) {
                           [](auto a, auto b) { return a.expert == b.expert; }));
 }
 
+// 2000 selections of 64 experts: 31 each without skew; with it the first of them gets ten times
+// that.
 TEST(Router, SkewMakesSomeExpertsPopular) {
   const auto most = [](double skew) {
     const ExpertProblem problem{.tokens = 1000, .topk = 2, .experts = 64, .skew = skew};
@@ -53,6 +57,8 @@ TEST(Router, ATokenMayGoToAllExperts) {
   EXPECT_EQ(Router(problem).route(0, 0).size(), 12U);
 }
 
+// The check at the end of a run must find a single wrong column, a token of another round, and
+// another token; and nothing else, so the arithmetic is chosen to be exact.
 TEST(Tokens, WhatExpertsMakeOfThemIsExact) {
   for (const Precision precision : {Precision::fp8, Precision::bf16}) {
     const ExpertProblem problem{.tokens = 4, .hidden = 512, .precision = precision};

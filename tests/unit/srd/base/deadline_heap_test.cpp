@@ -48,6 +48,7 @@ TEST(DeadlineHeap, NeverClearsAndClearingTwiceIsHarmless) {
   EXPECT_EQ(heap.earliest(), at(2));
 }
 
+// Or a run would depend on its history, and two runs of one seed could differ.
 TEST(DeadlineHeap, EqualDeadlinesGoByIndexWhateverTheOrderOfSetting) {
   for (const std::uint64_t seed : {1, 2, 3}) {
     Rng rng{seed};
@@ -93,6 +94,8 @@ class Model {
 
 class DeadlineHeapModel : public testing::TestWithParam<std::uint32_t> {};
 
+// Few indices make many moves of the same one; many make a deep heap. 5 and 6 lie around a full
+// level of four children.
 TEST_P(DeadlineHeapModel, BehavesLikeTheModel) {
   const std::uint32_t indices = GetParam();
   Rng rng{indices};

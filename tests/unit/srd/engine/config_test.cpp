@@ -1,4 +1,8 @@
 // Owns the tests of the limits of a configuration.
+//
+// A wrong configuration is refused when an engine is made, by the name of the field; nothing is
+// corrected in silence. Some limits follow from others: an acknowledgement must be due before the
+// sender's time-out, a window holds at least what is acknowledged together.
 #include "srd/engine/config.hpp"
 
 #include <gtest/gtest.h>
@@ -26,6 +30,7 @@ TEST(Config, DefaultsAreValid) {
   EXPECT_EQ(refusal([](auto&) {}), "");
 }
 
+// The last value that is allowed, on either side; the next one is in the table below.
 TEST(Config, LimitsAreInclusive) {
   EXPECT_EQ(refusal([](auto& c) { c.paths = 1; }), "");
   EXPECT_EQ(refusal([](auto& c) { c.paths = 256; }), "");

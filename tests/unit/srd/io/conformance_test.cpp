@@ -1,4 +1,8 @@
 // Owns what every carrier of packets must do, whatever it is made of.
+//
+// The same cases run over every carrier (carriers.cpp), each with two ends in this process. What a
+// carrier cannot do it says in its capabilities, and only then a case asks less of it. A carrier
+// that this machine lacks (no DPDK, no namespaces) is skipped.
 #include "tests/unit/srd/io/conformance.hpp"
 
 #include <gtest/gtest.h>
@@ -85,6 +89,8 @@ TEST_P(Conformance, NothingArrivesWhereNothingWasSent) {
   EXPECT_TRUE(pair_.second->receive().empty());
 }
 
+// The smallest packet, odd sizes, and the MTU itself: a carrier that promises an MTU must carry a
+// packet of that size.
 TEST_P(Conformance, CarriesBytesAddressPathAndEcn) {
   const auto capabilities = pair_.second->capabilities();
   const std::size_t mtu = capabilities.mtu;
@@ -144,6 +150,7 @@ TEST_P(Conformance, ABurstOfMixedSizesAndPathsArrivesIntact) {
   EXPECT_TRUE(pair_.second->receive().empty());
 }
 
+// Refusing it would make the caller offer the same packet for ever.
 TEST_P(Conformance, OversizePacketsAreTakenDroppedAndCounted) {
   const TxPacket packet = make(1, pair_.first->capabilities().mtu + 1);
   const IoCounters before = pair_.first->counters();
@@ -153,6 +160,8 @@ TEST_P(Conformance, OversizePacketsAreTakenDroppedAndCounted) {
   EXPECT_TRUE(pair_.second->receive().empty());
 }
 
+// The receiver does not look until the sender is refused. Then everything that was taken has to
+// come, in order.
 TEST_P(Conformance, BackPressureLosesNothing) {
   if (!GetParam().loses_nothing) {
     GTEST_SKIP() << "this carrier may lose packets when its receiver does not keep up";
@@ -185,6 +194,8 @@ TEST_P(Conformance, BackPressureLosesNothing) {
   EXPECT_GT(pair_.first->transmit_room(), 0U);
 }
 
+// A Machine is asked for as many packets as there is room for, and those must be taken whatever
+// their size: there is nowhere to keep one that was not.
 TEST_P(Conformance, RoomIsAPromise) {
   const std::size_t mtu = pair_.first->capabilities().mtu;
   Rng rng(kSeed);
@@ -215,6 +226,8 @@ TEST_P(Conformance, RoomIsAPromise) {
   }
 }
 
+// arm() is the last look before sleep. If it did not see a packet that came before it, the sleeper
+// would not be woken for that packet.
 TEST_P(Conformance, ArmRefusesWhenSomethingIsThere) {
   // A kernel may have something to say of its own.
   const auto falls_asleep = [&] {

@@ -9,22 +9,17 @@
 #include <string>
 
 #include "srd/io/dgram_io.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace weft::srd {
 namespace {
 
-class DgramTest : public testing::Test {
+class DgramTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    ASSERT_NE(::mkdtemp(folder_.data()), nullptr);
-    own_ = folder_ + "/own";
-    peer_ = folder_ + "/peer";
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string folder_ = "/tmp/weft-test-dgram-XXXXXX";
-  std::string own_;
-  std::string peer_;
+  weft::testing::TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
+  const std::string own_ = folder_ + "/own";
+  const std::string peer_ = folder_ + "/peer";
 };
 
 TEST_F(DgramTest, ASocketThatIsInUseIsRefusedAndStays) {

@@ -23,6 +23,7 @@ Header eager(std::uint32_t length) {
   return header;
 }
 
+// Each byte has its own offset as its value, so a field that moved shows itself.
 TEST(MessageHeader, HasGoldenBytes) {
   Header header;
   header.kind = 2;
@@ -54,6 +55,7 @@ TEST(MessageHeader, IsParsed) {
   EXPECT_EQ(parsed->length.value(), 5U);
 }
 
+// The header comes from a peer. What is refused here cannot surprise the code behind it.
 TEST(MessageHeader, RefusesWhatNoMessengerSends) {
   const auto refused = [](const Header& header, std::size_t payload = 0) {
     return !parse_header(bytes_of(header, payload)).has_value();

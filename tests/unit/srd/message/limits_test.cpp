@@ -1,4 +1,9 @@
 // Owns the proof that everything is bounded, and that a bound slows down instead of blocking.
+//
+// A messenger has fixed room: buffers for what nobody has received yet, requests that it holds for
+// each sender, posts, completions. Where one of them is full the senders must be slowed down, every
+// message must still come in the end, and a hostile peer must not be able to take the room of the
+// others.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -58,6 +63,8 @@ TEST(Limits, AFloodOfUnexpectedMessagesIsHeldBackAtTheSenders) {
   EXPECT_EQ(lab[0].messenger().unexpected(), 0U);
 }
 
+// With a single buffer two senders are held back all the time, over a network that loses and
+// reorders. Slow is right; to stand still would be wrong.
 TEST(Limits, OneBufferIsEnough) {
   MessageLabConfig config = message_lab_config();
   config.messenger.receive_buffers = 1;
@@ -100,6 +107,8 @@ TEST(Limits, MutualFloodsDoNotBlock) {
   ASSERT_TRUE(lab.run_until_done());
 }
 
+// The refused post gives no completion, and its place is free again when one of the others has
+// ended.
 TEST(Limits, PostsBeyondTheLimitsAreRefusedWithoutEffect) {
   MessageLabConfig config = message_lab_config();
   config.messenger.max_sends = 3;
@@ -122,6 +131,7 @@ TEST(Limits, UnknownPeersAreRefused) {
             PostResult::no_such_peer);
 }
 
+// Silence would make the second sender ask again for ever.
 TEST(Limits, ARequestFromOnePartnerTooManyIsAnswered) {
   MessageLabConfig config = message_lab_config();
   config.messenger.max_partners = 1;
@@ -203,6 +213,8 @@ TEST_F(Hostile, RandomBytesAreDroppedAndCounted) {
   EXPECT_EQ(lab[1].messenger().unexpected(), 0U);
 }
 
+// Noise is refused by its form. These have the right form and random contents, so they get further:
+// as messages out of order, requests for what there is not, answers to nothing.
 TEST_F(Hostile, RandomHeadersThatParseHarmNobody) {
   Rng rng(2);
   for (int i = 0; i < 2000; ++i) {
@@ -231,6 +243,8 @@ TEST_F(Hostile, RandomHeadersThatParseHarmNobody) {
   EXPECT_EQ(lab[0].status(send), Status::ok);
 }
 
+// A message that is ahead of its order is kept until those before it have come. The window bounds
+// how much one peer can make us keep.
 TEST_F(Hostile, NumbersBeyondTheWindowAreDropped) {
   srd::message::Header header;
   header.kind = 1;
@@ -245,6 +259,8 @@ TEST_F(Hostile, NumbersBeyondTheWindowAreDropped) {
   EXPECT_EQ(lab[1].messenger().unexpected(), 1U);
 }
 
+// An honest sender never has more than kMaxRequestsHeld open; what is beyond that is an attack, and
+// not kept.
 TEST_F(Hostile, RequestsBeyondWhatASenderMayHaveAreDropped) {
   srd::message::Header header;
   header.kind = 2;
@@ -315,6 +331,7 @@ TEST_F(Hostile, AnAnswerOfLongAgoEndsNoOtherMessage) {
   EXPECT_EQ(lab[1].completions().back().cookie, 2U);
 }
 
+// 7 is no life that this station ever had.
 TEST_F(Hostile, MessagesForAFormerLifeAreDropped) {
   srd::message::Header header;
   header.kind = 1;

@@ -35,6 +35,7 @@ TEST(Matching, LooksOnlyAtBitsThatAreNotIgnored) {
   EXPECT_EQ(lab[1].result(family)->tag, 0xAB77U);
 }
 
+// Though the later one fits better: the order of posting decides, as in MPI.
 TEST(Matching, AnEarlierReceiveComesFirst) {
   MessageLab lab(2);
   const std::uint64_t wide = lab[1].receive(0, 100, {.ignore = ~std::uint64_t{0}});
@@ -46,6 +47,7 @@ TEST(Matching, AnEarlierReceiveComesFirst) {
   EXPECT_EQ(lab[1].result(exact)->length, 2U);
 }
 
+// A message of another sender goes to the next receive that takes it.
 TEST(Matching, CanWaitForOneSender) {
   MessageLab lab(3);
   const std::uint64_t from_two = lab[0].receive(1, 100, {.from = 2});
@@ -98,6 +100,8 @@ TEST(Matching, KeepsTheOrderOfOneSenderOverAnUnorderedNetwork) {
   }
 }
 
+// The network holds the first one back. The second may be delivered before it, because order was
+// not asked for.
 TEST(Matching, UnorderedMessagesDoNotWaitForEarlierOnes) {
   MessageLabConfig config = message_lab_config();
   config.messenger.order = srd::MessageOrder::unordered;
@@ -113,6 +117,7 @@ TEST(Matching, UnorderedMessagesDoNotWaitForEarlierOnes) {
   EXPECT_EQ(lab[1].result(second)->length, 1U);
 }
 
+// The same with the default order.
 TEST(Matching, OrderedOnesDo) {
   MessageLab lab(2);
   lab.network().delay_next(world::Packet::send, 300us);
@@ -138,6 +143,7 @@ TEST(Cancel, EndsAPostedReceive) {
   EXPECT_EQ(lab[1].status(wanted), Status::ok);
 }
 
+// A large message is being read: its receive has been matched, and cannot be taken back.
 TEST(Cancel, ComesTooLateOnceTheMessageIsHere) {
   MessageLab lab(2);
   const std::uint64_t receive = lab[1].receive(1, 100000);

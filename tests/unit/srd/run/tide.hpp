@@ -16,8 +16,8 @@
 
 namespace weft::srd {
 
-// Sends one packet for each that was posted, which makes a deadline; and that is met. on_packet(),
-// on_timeout() and next_transmit() run under the host's lock, in whichever thread has it.
+// Sends one packet for each that was posted. Each makes a deadline, which must not be missed. All
+// calls run under the host's lock, in whichever thread has it.
 class TideMachine final : public Machine {
  public:
   void on_packet(TimePoint, const RxPacket&) override { ++packets; }

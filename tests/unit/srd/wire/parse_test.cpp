@@ -1,5 +1,8 @@
 // Owns the tests of the first look at arriving bytes: each reason of [wire 5.1], and that no bytes
 // do harm.
+//
+// Packets start as golden ones (golden.hpp) and are changed in one field, so that the reason to
+// drop them is known. What a field allows is tried to the last value on both sides.
 #include "srd/wire/parse.hpp"
 
 #include <gtest/gtest.h>
@@ -48,6 +51,8 @@ DropReason reason_of(const Bytes& bytes, bool trimmed = false) {
   return parse_packet(bytes, 0, trimmed).reason();
 }
 
+// Two reasons, by whether the header is whole: with it, the packet says itself how long it should
+// be.
 TEST(Parse, EveryTruncationIsRefused) {
   for (const test::Golden& packet : test::kGolden) {
     const Bytes whole = test::from_hex(packet.hex);
@@ -72,6 +77,8 @@ TEST(Parse, EveryExtensionIsRefused) {
   }
 }
 
+// Some carriers deliver header and payload apart. The header must be in one piece; the payload may
+// be cut anywhere, and the checksum covers both parts.
 TEST(Parse, PayloadMayLieElsewhere) {
   const Bytes whole = golden("send");
   for (std::size_t first = 0; first <= whole.size(); ++first) {
@@ -134,6 +141,8 @@ TEST(Parse, PathsBelow256) {
   EXPECT_EQ(reason_of(with_common("ack", [](auto& h) { h.path = 0xFFFF; })), DropReason::bad_path);
 }
 
+// 0 means that a life is not known. A sender knows its own, and an answer is to a life that has
+// been told; only a first packet may not know whom it speaks to.
 TEST(Parse, LivesThatMustNotBeZero) {
   for (const test::Golden& packet : test::kGolden) {
     EXPECT_EQ(reason_of(with_common(packet.name, [](auto& h) { h.source_life = 0; })),
@@ -148,6 +157,8 @@ TEST(Parse, LivesThatMustNotBeZero) {
             DropReason::zero_life);
 }
 
+// `back` leads from a packet's number to the window's base, so it cannot be as much as the window
+// spans.
 TEST(Parse, BackStaysInsideOfTheWindow) {
   EXPECT_EQ(reason_of(with_data("send", [](auto& h) { h.back = 1983; })), DropReason::none);
   EXPECT_EQ(reason_of(with_data("send", [](auto& h) { h.back = 1984; })), DropReason::bad_window);
@@ -169,6 +180,8 @@ TEST(Parse, MessageOfASend) {
   EXPECT_EQ(reason_of(empty), DropReason::none);
 }
 
+// A message may have many packets of 1 GiB in all; a packet without bytes is allowed only if the
+// message has none.
 TEST(Parse, MessageOfAWrite) {
   const auto length = [](std::uint32_t message) {
     return with_data("write", [&](auto& h) { h.message_length = message; });
@@ -214,6 +227,8 @@ TEST(Parse, MessageOfARead) {
   EXPECT_EQ(reason_of(response(0, (1U << 30) + 1)), DropReason::bad_message);
 }
 
+// The key field of such a response holds the status. 0 would be success, and above 10 there is
+// none.
 TEST(Parse, StatusOfAFailedRead) {
   for (std::uint32_t status = 0; status < 300; ++status) {
     EXPECT_EQ(reason_of(with_data("failed_read_response", [&](auto& h) { h.key = status; })),
@@ -319,6 +334,7 @@ TEST(Parse, WhatWasCheckedIsWhatIsUsed) {
   }
 }
 
+// Switches cut payload off; these packets have none.
 TEST(Parse, NothingElseCanBeTrimmed) {
   for (const auto name :
        {"ack", "stale_life", "credit_request", "probe", "read_request", "failed_read_response"}) {
@@ -340,6 +356,7 @@ TEST(Checksum, EveryFlippedBitIsNoticed) {
   }
 }
 
+// Whether it is required depends on the carrier, and is the last argument.
 TEST(Checksum, MayBeAbsentWhereMemoryCarries) {
   const Bytes bytes = with_common("send", [](auto& h) { h.flags = kAckRequested | kImmediate; });
   const ParsedPacket parsed = parse_packet(bytes);

@@ -125,6 +125,8 @@ TEST(Connect, EachMessageMayBeLost) {
   }
 }
 
+// 0x10 is a request, 0x11 an MRA: the program has not answered yet, so the other side is told to
+// wait longer before it asks again.
 TEST(Connect, ARequestThatComesTwiceIsHeardOnceAndAcknowledged) {
   World world(2);
   (void)world.listener(0);
@@ -140,6 +142,8 @@ TEST(Connect, ARequestThatComesTwiceIsHeardOnceAndAcknowledged) {
   EXPECT_GT(world.sent.size(), 3U);
 }
 
+// 0x12 is a rejection. The request is repeated for a quarter of a second all the same, because a
+// listener may come a moment later (the next test).
 TEST(Connect, NobodyListens) {
   World world(2);
   const Handle active = world.routed(1, 0);
@@ -167,6 +171,8 @@ TEST(Connect, AListenerMayComeAMomentLater) {
   EXPECT_TRUE(world.heard[1].empty());
 }
 
+// 16 requests, 6.144 s apart, as Linux has them; then the program hears that the peer is
+// unreachable.
 TEST(Connect, NobodyAnswers) {
   World world(2);
   world.fate = [](const wire::CmMessage&) { return Fate{.lost = true}; };
@@ -227,6 +233,7 @@ TEST(Connect, ARequestThatWasRejectedIsNeverHeardAgain) {
   expect_one_rejection(world, seconds{70});
 }
 
+// Its last message must not be lost between the two states.
 TEST(Connect, APeerThatLeavesBeforeItIsReadyIsHeard) {
   World world(2);
   (void)world.listener(0);
@@ -243,6 +250,7 @@ TEST(Connect, APeerThatLeavesBeforeItIsReadyIsHeard) {
   EXPECT_TRUE(world.heard[1].empty());
 }
 
+// The second request is dropped, and heard when it is repeated.
 TEST(Connect, ABacklogThatIsFullAnswersLater) {
   World world(2);
   const Handle listener = world.listener(0, 1);
@@ -258,6 +266,7 @@ TEST(Connect, ABacklogThatIsFullAnswersLater) {
   EXPECT_EQ(world.heard[0].size(), 2U);
 }
 
+// Nothing is sent: messages turn round within the manager.
 TEST(Connect, BothEndsMayBeInOneProcess) {
   World world(1);
   const Handle listener = world.listener(0);
@@ -310,6 +319,7 @@ TEST(Disconnect, LostMessagesAreSentAgain) {
   }
 }
 
+// Both requests cross on their way. Neither end waits for an answer that never comes.
 TEST(Disconnect, BothAtOnce) {
   World world(2);
   const Connected both = connect(world, world.listener(0));
@@ -351,6 +361,7 @@ TEST(Disconnect, APeerThatHasGoneIsNoticedWhenItComesAgain) {
   EXPECT_EQ(world.managers[0]->look(both.passive).phase, Phase::disconnect_sent);
 }
 
+// The program has not taken the event, so nobody else could answer the request.
 TEST(Destroy, TakesUnheardRequestsAlong) {
   World world(2);
   const Handle listener = world.listener(0);
@@ -380,6 +391,8 @@ TEST(Destroy, OfARequestThatNobodyAnsweredTellsThePeer) {
   EXPECT_EQ(event.status, 4);
 }
 
+// The third message may be late or lost, while the first data have arrived. The program may say so,
+// which counts as that message.
 TEST(Establish, DataMayComeBeforeTheMessage) {
   World world(2);
   (void)world.listener(0);
@@ -394,6 +407,7 @@ TEST(Establish, DataMayComeBeforeTheMessage) {
   EXPECT_EQ(world.managers[0]->establish(request.connection), EISCONN);
 }
 
+// For datagrams there is no connection: one question, and the answer is a queue pair and its key.
 TEST(Sidr, TellsTheQueuePairOfAService) {
   World world(2);
   (void)world.listener(0, 8, PortSpace::udp);

@@ -20,6 +20,7 @@ struct PortsTest : ::testing::Test {
   Ports ports{claims, 1};
 };
 
+// Linux has two errors for it: the address itself is taken, or one that overlaps it.
 TEST_F(PortsTest, AnAddressHasAPortOnce) {
   EXPECT_EQ(bind(1, binding_of(kOne)), 0);
   EXPECT_EQ(bind(2, binding_of(kTwo)), 0);
@@ -38,6 +39,7 @@ TEST_F(PortsTest, SpacesAreApart) {
   EXPECT_EQ(bind(2, {PortSpace::udp, kOne, false, false}), 0);
 }
 
+// Two may be bound, but only one of them may listen.
 TEST_F(PortsTest, ReuseIsForBothOrNeither) {
   EXPECT_EQ(bind(1, binding_of(kOne, true)), 0);
   EXPECT_EQ(bind(2, binding_of(kOne, true)), 0);
@@ -45,6 +47,7 @@ TEST_F(PortsTest, ReuseIsForBothOrNeither) {
   EXPECT_EQ(ports.check_listen(1, binding_of(kOne, true)), EADDRINUSE);
 }
 
+// An IPv4 id that does not say so takes the port for IPv6 as well, as IPV6_V6ONLY does in sockets.
 TEST_F(PortsTest, FamiliesOfTheirOwnShareAPort) {
   const SocketAddress any6{srd::Address{}, kTestPort};
   EXPECT_EQ(bind(1, binding_of(kAny)), 0);
@@ -85,6 +88,7 @@ TEST_F(PortsTest, FindsAFreePort) {
   }
 }
 
+// All ports of the range are other processes': the search must end.
 TEST_F(PortsTest, GivesUpWhereNoneIsFree) {
   for (std::uint32_t port = 32768; port <= 60999; ++port) {
     claims.taken.insert(service_id(PortSpace::tcp, static_cast<std::uint16_t>(port)));
@@ -117,6 +121,7 @@ TEST_F(Addresses, LoopbackIsTheHost) {
       << "an emulated NIC's, and none of ours";
 }
 
+// A second bind of the same id is EINVAL; one of another id at the same place is EADDRINUSE.
 TEST_F(Addresses, AreThoseOfTheNics) {
   const Handle one = id();
   EXPECT_EQ(manager.bind(one, {srd::Address::v4(10, 9, 0, 3), 1}), EADDRNOTAVAIL);
@@ -171,6 +176,7 @@ TEST_F(Addresses, ListeningNeedsNone) {
   EXPECT_EQ(manager.set_reuse(one, true), EINVAL);
 }
 
+// By the address that the request was sent to, as the port and the service are the same.
 TEST_F(Addresses, TwoListenersOfOnePortAreToldApart) {
   Config config = config_of(0);
   config.addresses.push_back({srd::Address::v4(10, 9, 1, 1), 0, 2});

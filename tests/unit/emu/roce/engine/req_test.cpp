@@ -1,4 +1,7 @@
 // Owns what leaves: segmentation, order, waiting, and what is refused before it leaves.
+//
+// One engine alone. The bench hands it work and looks at each packet that leaves; what a peer would
+// answer is made by hand, so that answers can come late, early or never. The path MTU is 256 bytes.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -17,6 +20,8 @@ class Req : public ::testing::Test {
   Bench bench;
 };
 
+// Only the last packet carries the immediate data, asks for an acknowledgement and is solicited;
+// only the first one names the memory, with the length of the whole message.
 TEST_F(Req, CutsByThePathMtu) {
   bench.bring_up();
   ASSERT_EQ(bench.send(WrOpcode::write_immediate, 600, 1, kSolicitedEvent), 0);
@@ -54,6 +59,8 @@ TEST_F(Req, NamesEachOperation) {
   EXPECT_EQ(operation(WrOpcode::compare_swap, 8), Operation::compare_swap);
 }
 
+// A packet's payload is one piece on the wire. Pieces of no bytes are allowed, and pad rounds up to
+// four.
 TEST_F(Req, GathersManyPieces) {
   bench.bring_up();
   for (std::size_t i = 0; i < 64; ++i) {
@@ -71,6 +78,8 @@ TEST_F(Req, GathersManyPieces) {
   EXPECT_EQ(sent->packet.pad, 3);
 }
 
+// The carrier copies a burst only when it has all of it, so the gathered bytes of one packet must
+// not lie where those of the next one are put.
 TEST_F(Req, KeepsWhatItGatheredForABurst) {
   QpRequest request = Bench::default_request();
   request.max_send = 40;
@@ -108,6 +117,7 @@ TEST_F(Req, TellsHowFarItHasCome) {
   EXPECT_EQ(bench.engine.query_qp(bench.qpn)->rq_psn, kRqPsn + 1);
 }
 
+// The program may change its buffer as soon as the post has returned.
 TEST_F(Req, SendsInlineDataAsItWasWhenPosted) {
   bench.bring_up();
   std::array<std::byte, 5> data{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4},
@@ -121,6 +131,8 @@ TEST_F(Req, SendsInlineDataAsItWasWhenPosted) {
   EXPECT_EQ(bench.engine.post_send(bench.qpn, work, {}, large), EINVAL);
 }
 
+// A long message asks for acknowledgements on its way, or the window would close and nobody would
+// have been asked to open it.
 TEST_F(Req, KeepsToItsWindow) {
   auto config = Bench::default_config();
   config.window = 8;
@@ -135,6 +147,8 @@ TEST_F(Req, KeepsToItsWindow) {
   EXPECT_EQ(narrow.all().size(), 4U);
 }
 
+// max_reads is what the peer has room for. The send behind the third read waits as well: requests
+// keep their order.
 TEST_F(Req, HasNoMoreReadsUnderWayThanItMay) {
   bench.attributes.max_reads = 2;
   bench.bring_up();
@@ -147,6 +161,8 @@ TEST_F(Req, HasNoMoreReadsUnderWayThanItMay) {
   EXPECT_EQ(bench.all().size(), 2U);
 }
 
+// A fenced request may depend on the bytes that a read brings, so it waits for the response; the
+// one without does not.
 TEST_F(Req, FencesBehindReads) {
   bench.bring_up();
   ASSERT_EQ(bench.send(WrOpcode::read, 10, 1), 0);
@@ -157,6 +173,8 @@ TEST_F(Req, FencesBehindReads) {
   EXPECT_EQ(bench.all().size(), 1U);
 }
 
+// A request that cannot be executed fails when those before it have completed, not before; those
+// behind it are flushed.
 TEST_F(Req, FailsInItsTurn) {
   bench.bring_up();
   ASSERT_EQ(bench.send(WrOpcode::send, 10, 1), 0);
@@ -191,6 +209,8 @@ TEST_F(Req, RefusesWhatMakesNoSense) {
   EXPECT_EQ(status(QpType::ud, WrOpcode::write, 8, 1), WcStatus::local_qp_operation);
 }
 
+// UC has no acknowledgements, so nothing is waited for. An error stops the sending side only (SQE),
+// from which the program can go back to RTS.
 TEST_F(Req, CompletesUcWhenTheLastPacketHasLeftAndStopsInSqe) {
   Bench uc(QpType::uc);
   uc.bring_up(QpType::uc);
@@ -210,6 +230,7 @@ TEST_F(Req, CompletesUcWhenTheLastPacketHasLeftAndStopsInSqe) {
   EXPECT_EQ(uc.all().size(), 1U);
 }
 
+// A long answer to a read must not keep our own requests waiting, nor the other way round.
 TEST_F(Req, TakesTurnsWithWhatIsOwedToThePeer) {
   bench.bring_up();
   auto read = bench.request(Operation::read_request, kRqPsn);
@@ -223,6 +244,9 @@ TEST_F(Req, TakesTurnsWithWhatIsOwedToThePeer) {
   }
 }
 
+// Binding and invalidating are requests like others: in order, but without packets. A bind may go
+// ahead of a send that is not acknowledged; an invalidate waits, because the send may have to be
+// repeated.
 TEST_F(Req, ExecutesLocalRequestsInTheirTurn) {
   bench.bring_up();
   const std::uint32_t window = bench.engine.keys().allocate_window(2, kDomain);
@@ -276,6 +300,8 @@ TEST_F(Req, CompletesALocalRequestAfterTheReadBeforeIt) {
   EXPECT_EQ(bound->opcode, WcOpcode::bind_window);
 }
 
+// Receives from INIT on, sends from RTS on. RESET forgets without a word what ERROR flushes, one
+// completion each.
 TEST_F(Req, TakesWorkOnlyInTheRightStates) {
   EXPECT_EQ(bench.send(WrOpcode::send, 8), EINVAL);
   const Sge segment = bench.sge(0, 8);

@@ -1,5 +1,9 @@
 // Owns the order of the responder's checks and the answer of each, and the replay of READs and
 // atomics.
+//
+// One engine alone, as a responder. The bench makes packets as a peer would, wrong in the way that
+// a case needs, and looks at the answer: its syndrome (0xFF: there was none), what was written, and
+// what the program is told.
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -52,6 +56,7 @@ TEST_F(Resp, ChecksInLinuxsOrder) {
   EXPECT_EQ(bench.event(), EventType::qp_request_error);
 }
 
+// The packet's key is wrong as well: the answer shows which check came first.
 TEST_F(Resp, ChecksTheRightsOfTheQueuePairBeforeLengthAndKey) {
   bench.attributes.access = kLocalWrite;
   ASSERT_EQ(bench.engine.modify_qp(bench.now, bench.qpn, kMaskAccess, bench.attributes), 0);
@@ -62,6 +67,8 @@ TEST_F(Resp, ChecksTheRightsOfTheQueuePairBeforeLengthAndKey) {
   EXPECT_EQ(bench.answer(), wire::kNakInvalidRequest);
 }
 
+// A sender that is told RNR sends the same packet again. Only then, with a receive, it hears of the
+// length.
 TEST_F(Resp, ChecksForAReceiveBeforeTheLength) {
   bench.arrive(bench.request(Operation::send_only, kRqPsn), 1000);  // above the MTU of 256
   EXPECT_EQ(bench.answer(), wire::kRnrNak | 12U);
@@ -93,6 +100,7 @@ TEST_F(Resp, RefusesABadKey) {
   EXPECT_EQ(bench.memory[0], std::byte{0});
 }
 
+// As the specification and Linux have it: nothing is touched, so nothing is protected.
 TEST_F(Resp, AsksForNoKeyForNoBytes) {
   auto packet = bench.request(Operation::write_only, kRqPsn);
   packet.rkey = 0xBAD;
@@ -113,6 +121,7 @@ TEST_F(Resp, RefusesAMisalignedAtomic) {
   EXPECT_EQ(bench.answer(), wire::kNakInvalidRequest);
 }
 
+// Both ends hear of it, each in its own words, and the queue pair ends.
 TEST_F(Resp, RefusesASendLongerThanItsReceive) {
   post_receive(16);
   bench.arrive(bench.request(Operation::send_only, kRqPsn), 17);
@@ -129,6 +138,8 @@ TEST_F(Resp, RefusesAWriteThatIsNotAsLongAsItSays) {
   EXPECT_EQ(bench.all().back().packet.syndrome, wire::kNakInvalidRequest);
 }
 
+// Each packet behind the gap would ask for the same one again. The NAK is said once, and again only
+// after the missing one has come.
 TEST_F(Resp, SaysOnceThatAPacketIsMissing) {
   post_receive();
   bench.arrive(bench.request(Operation::send_only, kRqPsn + 2), 4);
@@ -144,6 +155,7 @@ TEST_F(Resp, SaysOnceThatAPacketIsMissing) {
   EXPECT_EQ(bench.answer(), wire::kNakSequence);
 }
 
+// The answer names the latest number that was executed, not that of the duplicate.
 TEST_F(Resp, AcknowledgesADuplicateAgainWithoutExecutingIt) {
   post_receive();
   post_receive();
@@ -183,6 +195,8 @@ TEST_F(Resp, DoesNotAcknowledgeAReadForADuplicateSendBeforeIt) {
   }
 }
 
+// The answer may have been lost, so it is asked for again: what the memory held before is kept for
+// as many atomics as may be under way.
 TEST_F(Resp, NeverExecutesAnAtomicTwice) {
   auto packet = bench.request(Operation::fetch_add, kRqPsn);
   packet.swap_or_add = 5;
@@ -298,6 +312,8 @@ TEST_F(Resp, RepeatsAReadFromItsMiddleAsMiddleAndLast) {
   EXPECT_FALSE(bench.next());
 }
 
+// The key is looked up for each packet of the response: the region may be deregistered in the
+// middle.
 TEST_F(Resp, AnswersAReadWhoseMemoryGoesAwayWithANak) {
   auto packet = bench.request(Operation::read_request, kRqPsn);
   packet.length = 600;

@@ -1,4 +1,8 @@
 // Owns the tests of the health of paths: abandoned, probed, taken back.
+//
+// A path that times out is abandoned, asked by probes at growing distance, and taken back by any
+// proof that something arrives. The tests give PathHealth the events that an engine would, with a
+// clock of their own; 16 paths are enough to see turns.
 #include "srd/engine/paths/path_health.hpp"
 
 #include <gtest/gtest.h>
@@ -34,6 +38,7 @@ TEST_F(Health, StartsWithAllPathsGoodAndNothingToProbe) {
   EXPECT_EQ(health.take_probe(now + 1s, 0us, false), std::nullopt);
 }
 
+// The next usable path takes its place.
 TEST_F(Health, OneTimeoutAbandonsAPathByDefault) {
   EXPECT_TRUE(event(3, PathEvent::timeout));
   EXPECT_EQ(state(3), PathState::assumed_bad);
@@ -95,6 +100,9 @@ TEST_F(Health, AProbeWaitsUntilTheLastOneMayHaveBeenAnswered) {
   EXPECT_EQ(health.next_probe() - last, 16 * tuning.base_rtt);
 }
 
+// A peer that is gone makes all paths bad. If each of them were probed, a sender would send most to
+// machines that are not there. So four probes leave in the time of an answer, along each path in
+// turn.
 TEST_F(Health, OfASilentPeerFewPathsAreProbedAndAllInTurn) {
   for (std::uint16_t path = 0; path < 16; ++path) {
     event(path, PathEvent::timeout);
@@ -113,6 +121,7 @@ TEST_F(Health, OfASilentPeerFewPathsAreProbedAndAllInTurn) {
   EXPECT_EQ(now - begin, 80ms);
 }
 
+// And no good one.
 TEST_F(Health, ProbesEachBadPath) {
   for (const std::uint16_t path : Paths{2, 7, 11}) {
     event(path, PathEvent::timeout);
@@ -126,6 +135,8 @@ TEST_F(Health, ProbesEachBadPath) {
   EXPECT_GT(health.next_probe(), now);
 }
 
+// With two timeouts needed the first one is a suspicion: the path is avoided for a few round trips,
+// then used again.
 TEST_F(Health, MoreTimeoutsCanBeAskedForAndThenThePathIsSkippedForAMoment) {
   tuning.timeouts_to_abandon = 2;
   health = PathHealth{16, tuning};
@@ -147,6 +158,7 @@ TEST_F(Health, WhereAllPathsAreOneTimeoutsSayNothingAboutThem) {
   EXPECT_EQ(health.next_probe(), kNever);
 }
 
+// A path that loses now and then is not dead.
 TEST_F(Health, ADeliveryBetweenTimeoutsStartsTheCountAgain) {
   tuning.timeouts_to_abandon = 2;
   health = PathHealth{16, tuning};
@@ -168,6 +180,8 @@ TEST_F(Health, UnderCongestionASingleTimeoutAbandonsOnlyAQuarterOfThePaths) {
   EXPECT_EQ(health.bad_paths(), 4);
 }
 
+// No marks: the network is not full, so silence means that these paths are broken, however many
+// they are.
 TEST_F(Health, WithoutCongestionEveryFailedPathIsAbandoned) {
   event(0, PathEvent::good, 14us);
   for (std::uint16_t path = 0; path < 16; ++path) {
