@@ -38,6 +38,17 @@ TEST(Profiles, AllAreReadableAndDiffer) {
   EXPECT_GT(abilities_of("reorder").forced_reorder, 0U);
 }
 
+// Reported of two instance types, not documented: which id goes with completion counters.
+TEST(Profiles, OfReportedInstancesSayWhatWasReported) {
+  const auto p5 = abilities_of("p5");
+  EXPECT_EQ(p5.part_id, 0xEFA1U);
+  EXPECT_FALSE(p5.completion_counters);
+  EXPECT_TRUE(p5.rdma_read && p5.rdma_write && p5.unsolicited_write && p5.cq_with_sgid);
+  const auto newest = abilities_of("newest");
+  EXPECT_EQ(newest.part_id, 0xEFA2U);
+  EXPECT_TRUE(newest.completion_counters && newest.request_id_64);
+}
+
 // A whole profile of good values, but for one field: the line of YAML instead of it, or nothing.
 std::string profile_with(const std::string& field, const std::string& line) {
   std::string text = "profile: x\nfields:\n";
