@@ -99,7 +99,8 @@ constexpr std::string_view kOneSample =
 constexpr std::string_view kSteps =
     "not isolated; n constant steps a round trip may lift the queue over the target";
 constexpr std::string_view kBursts = "bursts at line rate collide in a queue of four packets";
-constexpr std::string_view kLargeTarget = "the target grows for small windows";
+constexpr std::string_view kDraining =
+    "the first windows drain by a part of them in a round trip, which their own queue makes long";
 constexpr std::string_view kFirstFlight =
     "what the luck of the first flight has given to one of two is given back slowly";
 constexpr std::string_view kFewPackets = "a share is 33 packets here, and losses are found late";
@@ -108,7 +109,6 @@ constexpr std::string_view kQueueAsDistance =
 constexpr std::string_view kWholeRoundTrip =
     "one target for whole round trips, of which a far sender's distance takes more";
 constexpr std::string_view kNearGrowFaster = "a constant step in each round trip";
-constexpr std::string_view kWholePacket = "keeps a whole packet in flight";
 
 constexpr Rooms kEverywhere = kBottleneck | kPaths | kDistances | kLate;
 constexpr Weakness kKnownWeaknesses[] = {
@@ -130,8 +130,8 @@ constexpr Weakness kKnownWeaknesses[] = {
     {"nscc", kBottleneck, shallow, Property::utilisation, nullptr, 0.85, kBursts},
     {"nscc", kPaths, shallow, Property::utilisation, nullptr, 0.79, kBursts},
     {"swift", kBottleneck | kDistances | kLate, many_and_deep, Property::queue, nullptr, 27,
-     kLargeTarget},
-    {"swift", kPaths, many_and_deep, Property::queue, nullptr, 30, kLargeTarget},
+     kDraining},
+    {"swift", kPaths, many_and_deep, Property::queue, nullptr, 30, kDraining},
     {"swift", kDistances, deep, Property::queue, nullptr, 2.1, kWholeRoundTrip},
     {"swift", kBottleneck | kPaths, many_and_small, Property::fairness, nullptr, 0.70, kOneSample},
     {"swift", kDistances, shallow, Property::fairness, by_squares_of_round_trips, 0,
@@ -142,7 +142,7 @@ constexpr Weakness kKnownWeaknesses[] = {
     {"swift", kPaths, few, Property::fairness, nullptr, 0.92, kOneSample},
     {"swift", kLate, shallow, Property::late_share, nullptr, 0.75, kOneSample},
     {"dctcp", kEverywhere, deep_without_ecn, Property::queue, first_windows, 0, kOnlyMarks},
-    {"dctcp", kDistances, many_deep_ecn, Property::queue, nullptr, 1.14, kWholePacket},
+    {"dctcp", kDistances, many_deep_ecn, Property::queue, nullptr, 1.14, kDraining},
     {"dctcp", kBottleneck, many_and_small, Property::fairness, nullptr, 0.90, kOneSample},
     {"dctcp", kPaths, many_and_small, Property::fairness, nullptr, 0.86, kOneSample},
     {"dctcp", kDistances, anywhere, Property::fairness, by_squares_of_round_trips, 0,
@@ -153,8 +153,8 @@ constexpr Weakness kKnownWeaknesses[] = {
     {"dctcp", kPaths, few, Property::fairness, nullptr, 0.94, kOneSample},
     {"dctcp", kLate, anywhere, Property::late_share, nullptr, 0.74, kOneSample},
     {"mprdma", kEverywhere, deep_without_ecn, Property::queue, first_windows, 0, kOnlyMarks},
-    {"mprdma", kEverywhere, many_deep_ecn, Property::queue, nullptr, 54, kWholePacket},
-    {"mprdma", kDistances, deep, Property::queue, nullptr, 3.5, kWholePacket},
+    {"mprdma", kEverywhere, many_deep_ecn, Property::queue, nullptr, 54, kDraining},
+    {"mprdma", kDistances, deep, Property::queue, nullptr, 3.5, kDraining},
     {"mprdma", kBottleneck, many_and_small, Property::fairness, nullptr, 0.87, kOneSample},
     {"mprdma", kPaths, many_and_small, Property::fairness, nullptr, 0.81, kOneSample},
     {"mprdma", kDistances, where_only_losses_tell, Property::fairness, nullptr, 0.53, kOneSample},

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tests/sim/congestion_limits.hpp"
@@ -355,6 +356,26 @@ TEST(Congestion, AFixedWindowIsWhatItSays) {
   // Four windows of 1.5 products, of which one product is on the wires.
   EXPECT_NEAR(world.mean_queue(), 4 * 1.5 - 1, 0.2);
   EXPECT_GE(world.utilisation(), 0.99);
+}
+
+// 64 first windows are 96 products. It takes some hundred round trips until a queue is left that is
+// the control's own: of Swift at most its largest target, less the distance.
+TEST(Congestion, TheFirstWindowsDrainInTheEnd) {
+  for (const auto& [control, most] : {std::pair{"swift", 2.3}, {"mprdma", 1.0}, {"srd", 1.0}}) {
+    CongestionSetup setup;
+    setup.control = control;
+    setup.buffer_products = kDeep;
+    setup.senders = 64;
+    SCOPED_TRACE(name_of(setup));
+    CongestionWorld world(setup);
+    world.start_all();
+    world.run_rtts(600);
+    world.reset_counts();
+    world.run_rtts(100);
+    EXPECT_LE(world.mean_queue(), most);
+    EXPECT_GE(world.utilisation(), 0.95);
+    EXPECT_GE(world.fairness(), 0.95);
+  }
 }
 
 // --- The default alone.
