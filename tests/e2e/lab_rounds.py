@@ -58,7 +58,7 @@ topology:
     def weftd_dies_under_a_program(self):
         """What is attached comes back to the next weftd."""
         words = ["ib_send_lat", "-c", "SRD", "-x", "0", "-d", "efa_0", "-p", "18599"]
-        with open(os.path.join(self.labs.folder, "n4.log"), "w", encoding="utf-8") as log:
+        with open(os.path.join(self.labs.logs, "n4.log"), "w", encoding="utf-8") as log:
             program = subprocess.Popen(self.labs.words("exec", "n4", "--", *words), stdout=log,
                                        stderr=log, stdin=subprocess.DEVNULL)
         try:
