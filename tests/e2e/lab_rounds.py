@@ -132,7 +132,7 @@ def rounds(weft, folder):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m,mode=0700", "none", disk], check=True)
     labs.folder = os.environ["XDG_RUNTIME_DIR"] = disk
     try:
-        Rounds(labs, random.Random(seed)).run(int(os.environ.get("WEFT_LAB_ROUNDS", "4")))
+        Rounds(labs, random.Random(seed)).run(int(os.environ.get("WEFT_LAB_ROUNDS", "7")))
     finally:
         subprocess.run(["umount", "--lazy", disk], check=False)
 
