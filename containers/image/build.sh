@@ -29,7 +29,7 @@ engine build --quiet --timestamp "$SOURCE_DATE_EPOCH" --file "$store/Containerfi
   --tag weft-base "$base" >/dev/null
 
 mkdir "$store/context"
-cp "$packages"/*.deb "$here/serve.sh" "$store/context"
+cp "$packages"/*.deb "$here/serve.sh" "$here/node.sh" "$store/context"
 engine build --quiet --isolation chroot --pull-never --timestamp "$SOURCE_DATE_EPOCH" \
   --build-arg BASE=localhost/weft-base --file "$here/Containerfile" --tag weft \
   "$store/context" >/dev/null

@@ -1,22 +1,28 @@
 // Owns `weft k8s`: manifests for RDMA devices, tried without a cluster.
 //
-// Reading manifests and deciding about pods is emu/k8s, which is pure. Options that describe the
-// cluster count only where the manifests do not.
+// Reading manifests and deciding about pods is emu/k8s, which is pure; running them is emu/labs.
+// Options that describe the cluster count only where the manifests do not.
 #include <fmt/core.h>
 
 #include <charconv>
+#include <chrono>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
 #include "emu/cli/help.hpp"
+#include "emu/cli/progress.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/fabric/yaml_reader.hpp"
 #include "emu/k8s/plan.hpp"
+#include "emu/labs/pod_lab.hpp"
+#include "emu/labs/pod_watch.hpp"
 
 namespace weft::cli {
 namespace {
@@ -28,6 +34,15 @@ struct Options {
   std::vector<std::string> operator_namespaces;
   k8s::PlanOptions plan;
   bool json = false;
+
+  // --- Of `run`
+  std::vector<std::string> images;
+  std::vector<std::string> devices;
+  std::string rate = "100Gbps";
+  std::string engine;
+  labs::PodLabOptions lab;
+  int timeout = 0;
+  bool detach = false;
 };
 
 // "NAME=VALUE" in two; nothing without a name.
@@ -67,6 +82,24 @@ bool finish_options(Options& options) {
     options.plan.read.operator_namespaces = options.operator_namespaces;
   }
   options.plan.cluster.prefix = options.plan.read.prefix;
+  for (const auto& [option, list, map] :
+       {std::tuple("--image", &options.images, &options.lab.images),
+        std::tuple("--device", &options.devices, &options.lab.devices)}) {
+    for (const std::string& word : *list) {
+      const auto pair = divide(word);
+      if (!pair || pair->second.empty()) {
+        complain("weft k8s: {} '{}': give NAME=OTHER\n", option, word);
+        return false;
+      }
+      (*map)[pair->first] = pair->second;
+    }
+  }
+  const auto rate = fabric::parse_rate(options.rate);
+  if (!rate) {
+    complain("weft k8s: --rate '{}': give one such as 100Gbps\n", options.rate);
+    return false;
+  }
+  options.lab.rate = *rate;
   return true;
 }
 
@@ -78,18 +111,131 @@ k8s::ManifestFile read_file(const std::string& path) {
   return {path, unwrap(fabric::read_text_file(path))};
 }
 
-int plan(Options options) {
-  if (!finish_options(options)) {
-    return kUsage;
-  }
+std::vector<k8s::ManifestFile> read_files(const Options& options) {
   std::vector<k8s::ManifestFile> files;
   for (const std::string& path : options.files) {
     files.push_back(read_file(path));
   }
+  return files;
+}
+
+int plan(Options options) {
+  if (!finish_options(options)) {
+    return kUsage;
+  }
+  const auto files = read_files(options);
   const k8s::PodPlan made = k8s::make_plan(files, options.plan);
   fmt::print("{}{}", options.json ? k8s::plan_json(made) : k8s::plan_text(made),
              options.json ? "\n" : "");
   return made.is_good() ? kSuccess : kFailure;
+}
+
+const char* state_text(labs::PodOutcome::State state) {
+  switch (state) {
+    case labs::PodOutcome::State::succeeded:
+      return "succeeded";
+    case labs::PodOutcome::State::failed:
+      return "failed";
+    case labs::PodOutcome::State::running:
+      break;
+  }
+  return "running";
+}
+
+// What of the pods has failed is told in a table, and by the exit code.
+int conclude(const std::vector<labs::PodOutcome>& outcomes) {
+  int code = kSuccess;
+  fmt::print("{:<40} {:<10} {:>5} {:>9}\n", "pod", "state", "code", "restarts");
+  for (const labs::PodOutcome& outcome : outcomes) {
+    const bool has_code = outcome.state != labs::PodOutcome::State::running;
+    fmt::print("{:<40} {:<10} {:>5} {:>9}\n", outcome.process.node, state_text(outcome.state),
+               has_code ? std::to_string(outcome.exit_code) : "", outcome.restarts);
+    code = outcome.state == labs::PodOutcome::State::failed ? kFailure : code;
+  }
+  return code;
+}
+
+labs::LabSource source_of(const std::vector<k8s::ManifestFile>& files) {
+  labs::LabSource source;
+  for (const k8s::ManifestFile& file : files) {
+    source.path += (source.path.empty() ? "" : " ") + file.name;
+    source.text += file.text + "\n";
+  }
+  return source;
+}
+
+int watch(const labs::RunningLab& running, const labs::PodLab& lab, const Options& options) {
+  const auto outcomes = unwrap(labs::watch_pods(
+      running, lab.processes,
+      {.patience = std::chrono::seconds{options.timeout},
+       .line = [](const std::string& node,
+                  const std::string& line) { fmt::print("[{}] {}\n", node, line); },
+       .event = [](const std::string& text) { complain("weft k8s: {}\n", text); }}));
+  return conclude(outcomes);
+}
+
+// Pods that would not start on the cluster do not start here, which is a failure, but not one of
+// the others.
+int run(Options options) {
+  if (!finish_options(options)) {
+    return kUsage;
+  }
+  const auto files = read_files(options);
+  const k8s::PodPlan made = k8s::make_plan(files, options.plan);
+  complain("{}", k8s::plan_text(made));
+  const labs::PodLab lab = unwrap(labs::make_pod_lab(made, options.lab));
+  for (const std::string& note : lab.notes) {
+    complain("{}\n", note);
+  }
+  int code = kSuccess;
+  const auto show = progress_of("weft k8s");
+  if (options.detach) {
+    unwrap(labs::start_lab(lab.file, source_of(files), options.engine, show));
+    fmt::print("weft lab status {0}\nweft lab down {0}\n", lab.file.name);
+  } else {
+    unwrap(labs::run_lab(lab.file, source_of(files), options.engine, show,
+                         [&](const labs::RunningLab& running) -> Result<void> {
+                           code = watch(running, lab, options);
+                           return {};
+                         }));
+  }
+  return made.is_good() ? code : kFailure;
+}
+
+void add_run_options(CLI::App& command, Options& options) {
+  command
+      .add_option("--name", options.lab.name,
+                  "Of the lab, and of its network for `weft lab`, `weft fault`, `weft capture`")
+      ->check([](const std::string& text) {
+        return fabric::is_node_name(text) ? std::string() : std::string(fabric::kNodeNameRule);
+      })
+      ->capture_default_str();
+  command
+      .add_option("--image", options.images,
+                  "NAME=OTHER, an image instead of one that manifests name; may be repeated")
+      ->allow_extra_args(false);
+  command
+      .add_option("--rootfs", options.lab.rootfs,
+                  "A directory with a whole file system, instead of all images")
+      ->check(CLI::ExistingDirectory)
+      ->transform([](const std::string& text) {
+        return std::filesystem::absolute(text).lexically_normal().string();
+      });
+  command
+      .add_option("--device", options.devices,
+                  "RESOURCE=KIND, what its devices are: efa, rxe, or as of `weft up --device`; "
+                  "default: efa for names that end with /efa, rxe for others")
+      ->allow_extra_args(false);
+  command.add_option("--rate", options.rate, "Of each NIC, which its virtual functions share")
+      ->capture_default_str();
+  command.add_option("--engine", options.engine,
+                     "podman, docker or the path of one of them; default: what is there");
+  command
+      .add_option("--timeout", options.timeout,
+                  "Seconds after which pods that have not ended have failed; 0: none")
+      ->check(CLI::Range(0, 86400))
+      ->capture_default_str();
+  command.add_flag("--detach", options.detach, "Leave it up, as a lab, and look after nothing");
 }
 
 void add_cluster_options(CLI::App& command, Options& options) {
@@ -133,6 +279,11 @@ void register_k8s(CLI::App& program, Work& work) {
   add_cluster_options(*part, *options);
   part->add_flag("--json", options->json, "One JSON object");
   part->callback([&work, options] { work = [options] { return plan(*options); }; });
+  CLI::App* const running =
+      command->add_subcommand("run", "Run the pods here, with the devices that they would get");
+  add_cluster_options(*running, *options);
+  add_run_options(*running, *options);
+  running->callback([&work, options] { work = [options] { return run(*options); }; });
 }
 
 }  // namespace weft::cli

@@ -18,6 +18,7 @@
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
 #include "emu/cli/help.hpp"
+#include "emu/cli/progress.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/fabric/yaml_reader.hpp"
 #include "emu/labs/lab.hpp"
@@ -37,16 +38,6 @@ struct Options {
   bool json = false;
   bool follow = false;
 };
-
-// On a terminal a text that is not the last of its step is written over by the next one; elsewhere
-// it is left out.
-void show_progress(const std::string& text, bool last) {
-  if (::isatty(STDERR_FILENO) != 0) {
-    complain("\r\033[Kweft lab: {}{}", text, last ? "\n" : "");
-  } else if (last) {
-    complain("weft lab: {}\n", text);
-  }
-}
 
 bool is_file_name(const std::string& word) {
   return word.ends_with(".yaml") || word.ends_with(".yml");
@@ -68,7 +59,7 @@ std::string name_of(const std::string& word) {
 
 int up(const Options& options) {
   const labs::LabRecord record =
-      unwrap(labs::start_lab(source_of(options.file), options.engine, show_progress));
+      unwrap(labs::start_lab(source_of(options.file), options.engine, progress_of("weft lab")));
   fmt::print("weft lab exec {} -- COMMAND\n", record.nodes.front());
   return kSuccess;
 }
@@ -76,7 +67,7 @@ int up(const Options& options) {
 int down(const Options& options) {
   const std::string name =
       options.name.empty() ? unwrap(labs::find_lab("")).identity.name : name_of(options.name);
-  if (!unwrap(labs::end_lab(name, show_progress))) {
+  if (!unwrap(labs::end_lab(name, progress_of("weft lab")))) {
     complain("weft lab down: of '{}' only a part was there; it is gone now\n", name);
   }
   return kSuccess;

@@ -47,6 +47,7 @@ struct Options {
   int timeout = 60;
   bool list = false;
   bool json = false;
+  bool capture = false;
   std::string keep;
   std::string junit;
   std::string markdown;
@@ -87,7 +88,8 @@ MatrixPlan matrix_plan(const Options& options) {
   }
   const std::size_t programs = std::max(commands->size(), options.copies);
   MatrixPlan plan{.hosts = (programs + options.per_host - 1) / options.per_host,
-                  .timeout = std::chrono::seconds{options.timeout}};
+                  .timeout = std::chrono::seconds{options.timeout},
+                  .capture = options.capture};
   if (plan.hosts > kMaxHosts) {
     throw WrongQuestion(
         fmt::format("{} programs take {} hosts, and a network has at most {}; let --per-host "
@@ -281,6 +283,8 @@ void register_matrix(CLI::App& program, Work& work) {
       ->capture_default_str();
   matrix->add_option("--keep", options->keep,
                      "Folder for the output of all cells; default: one of red cells only");
+  matrix->add_flag("--capture", options->capture,
+                   "Capture what passes the network; those of the kept cells stay");
   matrix->add_option("--junit", options->junit, "File for the results as JUnit's XML");
   matrix->add_option("--markdown", options->markdown,
                      "File for the results as a page, for job summaries");

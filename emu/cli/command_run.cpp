@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -258,6 +259,30 @@ Outcome run_group(const Scene& scene) {
   return outcome;
 }
 
+// Begun before any program, so that all frames are in it, but those of direct rings: there are none
+// while it goes on.
+Result<void> begin_capture(const std::string& directory,
+                           const std::optional<launch::RunDirectory>& run) {
+  if (!run) {
+    return fail(ErrorCode::io_error, "--capture: there is no directory for it (--out)");
+  }
+  constexpr std::uint64_t kMaxCapture = std::uint64_t{256} << 20;
+  return launch::ask_weftd(directory, {{"cmd", "capture"},
+                                       {"start", std::filesystem::absolute(run->path()).string() +
+                                                     "/capture.pcapng"},
+                                       {"snap_length", 262144},
+                                       {"size_limit", kMaxCapture}})
+      .map([](const nlohmann::json&) {});
+}
+
+// A capture that lacks frames is still worth reading, by who knows it.
+void end_capture(const std::string& directory) {
+  const auto reply = launch::ask_weftd(directory, {{"cmd", "capture"}, {"stop", true}});
+  if (reply && !(*reply)["capture"].is_null() && !(*reply)["capture"].value("complete", true)) {
+    complain("weft run: the capture lacks frames: it was too large, or the disk too slow\n");
+  }
+}
+
 // Tells and writes down what happened, while the network is still there to be asked. Returns the
 // exit code: of the programs that failed, that of the first one; else the interrupt's; else a
 // failure if output or weftd was lost.
@@ -284,6 +309,9 @@ int conclude(const Outcome& outcome, const std::string& directory, const RunOpti
     if (metrics) {
       run->write("metrics.prom", (*metrics)["metrics"].get<std::string>());
     }
+  }
+  if (options.capture && counters) {
+    end_capture(directory);
   }
   report(outcome.ends, counters ? (*counters)["counters"] : nlohmann::json(), options);
   if (!options.quiet) {
@@ -385,6 +413,9 @@ int run_programs(const RunOptions& options) {
   for (const std::string& fault : options.faults) {
     unwrap(launch::apply_fault(weftd.directory(), fault));
   }
+  if (options.capture) {
+    unwrap(begin_capture(weftd.directory(), run));
+  }
   if (guests) {
     unwrap(guests->meet(weftd.directory()));
   }
@@ -423,6 +454,8 @@ void register_run(CLI::App& program, Work& work) {
                   "File that describes the network, its hosts and their NICs")
       ->check(CLI::ExistingFile)
       ->excludes(nics);
+  run->add_flag("--capture", options->capture,
+                "Write what passes the network to capture.pcapng in --out, 256 MB at most");
   run->add_option("--fault", options->faults,
                   "Trouble from the start, as in scenario files: 'link: h1-*, loss: 0.01'")
       ->allow_extra_args(false);

@@ -155,6 +155,9 @@ Objects read_objects(const std::vector<Manifest>& manifests, const ReadOptions& 
       read_node(manifest, objects);
     } else if (kind == "SriovNetworkNodeState") {
       read_node_state(manifest, objects);
+    } else if (kind == "Service") {
+      read_service(manifest, objects);
+      continue;
     } else if (!read_workload(manifest, objects, findings)) {
       if (makes_pods(manifest.root)) {
         findings.warning(manifest.place,

@@ -11,6 +11,7 @@
 
 #include "emu/k8s/address_pool.hpp"
 #include "emu/k8s/manifest.hpp"
+#include "emu/k8s/pod_container.hpp"
 
 namespace weft::k8s {
 
@@ -76,13 +77,6 @@ struct Request {
   FilePlace place;
 };
 
-struct Container {
-  std::string name;
-  std::string image;
-  std::vector<std::string> command;  // with its arguments
-  std::vector<std::pair<std::string, std::string>> environment;
-};
-
 struct Pod {
   FilePlace place;
   std::string owner;  // "Job default/test", or the pod itself
@@ -94,9 +88,21 @@ struct Pod {
   std::map<std::string, Request> resources;  // of all its containers; devices only
   std::vector<NetworkAttachment> attachments;
   FilePlace annotation;
-  std::vector<Container> containers;
+  Labels labels;
+  std::vector<PodContainer> containers;
+  std::vector<std::string> init_containers;  // their names
+  std::vector<PodVolume> volumes;
+  PodRestart restart = PodRestart::always;
+  unsigned attempts = 0;  // how often it may begin again; 0: without an end
 
   [[nodiscard]] std::string title() const { return "Pod " + name_space + "/" + name; }
+};
+
+// What gives pods with these labels another name.
+struct PodService {
+  std::string name;
+  std::string name_space;
+  Labels selector;
 };
 
 struct PhysicalFunction {
@@ -129,6 +135,7 @@ struct Objects {
   std::vector<PodNetwork> networks;
   std::vector<ClusterNode> nodes;
   std::vector<Pod> pods;
+  std::vector<PodService> services;
 };
 
 // Objects of kinds that have nothing to do with devices are passed over.
@@ -144,6 +151,11 @@ void read_node(const Manifest& manifest, Objects& objects);
 void read_node_state(const Manifest& manifest, Objects& objects);
 // Whether it was a kind that makes pods.
 [[nodiscard]] bool read_workload(const Manifest& manifest, Objects& objects, Findings& findings);
+
+[[nodiscard]] PodContainer read_pod_container(const YAML::Node& node,
+                                              const YAML::Node& pod_security);
+[[nodiscard]] std::vector<PodVolume> read_pod_volumes(const YAML::Node& list);
+void read_service(const Manifest& manifest, Objects& objects);
 
 // Complains of keys of `map` that are not among the known ones.
 void check_keys(const Manifest& manifest, const YAML::Node& map,

@@ -71,8 +71,15 @@ class PodReader {
       return pod_;
     }
     for (const YAML::Node& container : containers) {
-      add_up(read_container(container), pod_.resources);
+      add_up(requests_of(container), pod_.resources);
+      pod_.containers.push_back(read_pod_container(container, value_of(spec, "securityContext")));
     }
+    pod_.labels = read_labels(value_of(value_of(root, "metadata"), "labels"));
+    pod_.volumes = read_pod_volumes(value_of(spec, "volumes"));
+    const std::string restart = text_of(value_of(spec, "restartPolicy"));
+    pod_.restart = restart == "Never"       ? PodRestart::never
+                   : restart == "OnFailure" ? PodRestart::on_failure
+                                            : PodRestart::always;
     read_init_containers(value_of(spec, "initContainers"));
     return pod_;
   }
@@ -163,7 +170,8 @@ class PodReader {
     Requests staying;
     Requests most;
     for (const YAML::Node& node : containers) {
-      const Requests own = read_container(node);
+      const Requests own = requests_of(node);
+      pod_.init_containers.push_back(text_of(value_of(node, "name")));
       Requests at_once = staying;
       add_up(own, at_once);
       for (const auto& [resource, request] : at_once) {
@@ -182,25 +190,8 @@ class PodReader {
   }
 
   // What it asks for.
-  Requests read_container(const YAML::Node& node) {
-    Container container{text_of(value_of(node, "name")), text_of(value_of(node, "image")), {}, {}};
-    for (const char* key : {"command", "args"}) {
-      const YAML::Node words = value_of(node, key);
-      if (words.IsDefined() && words.IsSequence()) {
-        for (const YAML::Node& word : words) {
-          container.command.push_back(text_of(word));
-        }
-      }
-    }
-    const YAML::Node variables = value_of(node, "env");
-    if (variables.IsDefined() && variables.IsSequence()) {
-      for (const YAML::Node& variable : variables) {
-        container.environment.emplace_back(text_of(value_of(variable, "name")),
-                                           text_of(value_of(variable, "value")));
-      }
-    }
+  Requests requests_of(const YAML::Node& node) {
     const YAML::Node resources = value_of(node, "resources");
-    pod_.containers.push_back(std::move(container));
     return read_requests(value_of(resources, "limits"), value_of(resources, "requests"));
   }
 
@@ -277,6 +268,13 @@ void add_pods(const Pod& pod, std::uint64_t count, const std::string& suffix, Ob
   }
 }
 
+// Of a Job: the first one, and as many as backoffLimit allows.
+unsigned attempts_of(const YAML::Node& spec) {
+  constexpr std::uint64_t kUsual = 6;
+  const auto limit = number_of(text_of(value_of(spec, "backoffLimit")));
+  return static_cast<unsigned>(std::min(limit.value_or(kUsual), kMaxReplicas)) + 1;
+}
+
 void read_mpi_job(const Manifest& manifest, Objects& objects, Findings& findings) {
   const YAML::Node specs = value_of(value_of(manifest.root, "spec"), "mpiReplicaSpecs");
   for (const char* role : {"Launcher", "Worker"}) {
@@ -288,7 +286,11 @@ void read_mpi_job(const Manifest& manifest, Objects& objects, Findings& findings
                      "template: ...}}");
       continue;
     }
-    const Pod pod = PodReader(manifest, findings).read(value_of(replica, "template"));
+    Pod pod = PodReader(manifest, findings).read(value_of(replica, "template"));
+    if (*role == 'L') {
+      pod.restart = PodRestart::on_failure;
+      pod.attempts = attempts_of(value_of(manifest.root, "spec"));
+    }
     const std::uint64_t count = count_of(manifest, value_of(replica, "replicas"), 1, findings);
     if (*role == 'L') {
       objects.pods.push_back(pod);
@@ -339,7 +341,12 @@ bool read_workload(const Manifest& manifest, Objects& objects, Findings& finding
                    "the pod that it makes, with metadata and spec");
     return true;
   }
-  const Pod pod = PodReader(manifest, findings).read(pod_template);
+  Pod pod = PodReader(manifest, findings).read(pod_template);
+  if (manifest.kind == "Job" || manifest.kind == "CronJob") {
+    // A Job starts another pod where one has failed, which comes to the same.
+    pod.restart = PodRestart::on_failure;
+    pod.attempts = attempts_of(spec);
+  }
   if (manifest.kind == "DaemonSet") {
     objects.pods.push_back(pod);
     objects.pods.back().on_each_node = true;

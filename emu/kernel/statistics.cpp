@@ -4,7 +4,11 @@
 //
 // A process takes one slot and keeps it for ever, because the counters of a NIC must not go back
 // when a process ends. Each slot has one writer, and readers add up all of them, so no lock is
-// needed: a reader may see one counter of a slot newer than the next one. The file is sparse.
+// needed: a reader may see one counter of a slot newer than the next one.
+//
+// The file is sparse, and who touches a hole of a mapped file on a full disk is killed (SIGBUS). So
+// room for a slot, and for all before it, is had before the slot is taken: slots in use have no
+// holes, and a process that finds no room is not counted.
 #include "emu/kernel/statistics.hpp"
 
 #include <fcntl.h>
@@ -47,6 +51,13 @@ Statistics read_slot(std::byte* data, std::size_t index) {
 
 std::size_t slots_to_read(std::byte* data) {
   return std::min<std::size_t>(used_slots(data).load(), kSlots);
+}
+
+// A file system that cannot say so in advance is trusted.
+bool has_room_for(int fd, std::uint32_t slot) {
+  const std::size_t end = kHeaderSize + (slot + 1) * kSlotSize;
+  return ::fallocate(fd, 0, 0, static_cast<off_t>(end)) == 0 || errno == EOPNOTSUPP ||
+         errno == ENOSYS;
 }
 
 // By its number, so a process of another pid namespace may be mistaken for one of this one. Objects
@@ -94,30 +105,37 @@ Result<void> make_statistics_file(const std::string& path, std::string_view kind
 
 void StatisticsFile::Unmap::operator()(std::byte* data) const { munmap(data, kFileSize); }
 
-StatisticsFile::Mapping StatisticsFile::map(const std::string& path) {
+StatisticsFile::Mapping StatisticsFile::map(int fd) {
   Mapping mapping;
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   struct stat status {};
   if (fd >= 0 && ::fstat(fd, &status) == 0 &&
       static_cast<std::size_t>(status.st_size) == kFileSize) {
     void* const data = mmap(nullptr, kFileSize, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     mapping.reset(data == MAP_FAILED ? nullptr : static_cast<std::byte*>(data));
   }
-  if (fd >= 0) {
-    ::close(fd);
-  }
   return mapping;
 }
 
 // The mapping is never released: the threads of this process may count until it ends.
 Statistics* claim_statistics(const std::string& path) {
-  StatisticsFile::Mapping mapping = StatisticsFile::map(path);
-  if (mapping == nullptr) {
-    return nullptr;
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  StatisticsFile::Mapping mapping = StatisticsFile::map(fd);
+  std::uint32_t slot = kSlots;
+  if (mapping != nullptr) {
+    const auto used = used_slots(mapping.get());
+    slot = used.load();
+    while (slot < kSlots) {
+      if (!has_room_for(fd, slot)) {
+        slot = kSlots;
+      } else if (used.compare_exchange_weak(slot, slot + 1)) {
+        break;
+      }
+    }
   }
-  const std::uint32_t slot = used_slots(mapping.get()).fetch_add(1);
+  if (fd >= 0) {
+    ::close(fd);
+  }
   if (slot >= kSlots) {
-    used_slots(mapping.get()).fetch_sub(1);
     return nullptr;
   }
   std::byte* const data = mapping.release();  // its threads may count until the process ends
@@ -130,7 +148,11 @@ Statistics* claim_statistics(const std::string& path) {
 }
 
 Result<StatisticsFile> StatisticsFile::open(const std::string& path) {
-  Mapping mapping = map(path);
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  Mapping mapping = map(fd);
+  if (fd >= 0) {
+    ::close(fd);
+  }
   if (mapping == nullptr) {
     return fail(ErrorCode::not_found, "there are no counters in " + path);
   }

@@ -123,8 +123,8 @@ class CounterSet {
 [[nodiscard]] Result<void> make_statistics_file(const std::string& path, std::string_view kind);
 
 // Takes a slot of the file for this process, and keeps it mapped until the process ends. Its counts
-// stay in the sum after that. Null: there is no such file, or no slot left; then the NIC works
-// without being counted.
+// stay in the sum after that. Null: there is no such file, no slot left, or no room on its
+// disk; then the NIC works without being counted.
 [[nodiscard]] Statistics* claim_statistics(const std::string& path);
 
 // The file as its readers have it.
@@ -143,7 +143,7 @@ class StatisticsFile {
   using Mapping = std::unique_ptr<std::byte, Unmap>;
 
   explicit StatisticsFile(Mapping data) : data_(std::move(data)) {}
-  [[nodiscard]] static Mapping map(const std::string& path);
+  [[nodiscard]] static Mapping map(int fd);
   friend Statistics* claim_statistics(const std::string& path);
 
   Mapping data_;

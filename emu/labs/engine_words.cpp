@@ -16,23 +16,77 @@ constexpr const char* kNodeLabel = "weft.node";
 
 void add(Words& words, std::initializer_list<std::string> more) { words.insert(words.end(), more); }
 
+// "a.b" and "a-b" as parts of a longer name.
+std::string front_of(const LabIdentity& lab) {
+  std::string front = "weft-";
+  for (const char c : lab.name) {
+    front += c == '-' ? std::string("--") : std::string(1, c);
+  }
+  return front;
+}
+
+std::string joined(const std::vector<std::string>& words, const char* between) {
+  std::string text;
+  for (const std::string& word : words) {
+    text += (text.empty() ? "" : between) + word;
+  }
+  return text;
+}
+
+// The form of --network in which several can be given, each with the name of its interface.
+void add_interfaces(Words& words, const LabIdentity& lab, const LabNode& node,
+                    const std::string& own_address) {
+  add(words,
+      {"--network", lab.network() + ":" + (own_address.empty() ? "" : "ip=" + own_address + ",") +
+                        "interface_name=eth0"});
+  for (const LabInterface& interface : node.interfaces) {
+    add(words, {"--network", lab.container(interface.network) +
+                                 ":ip=" + joined(interface.addresses, ",ip=") +
+                                 ",interface_name=" + interface.name});
+  }
+}
+
 void add_ip_network(Words& words, const LabIdentity& lab, const LabFile& file, const LabNode& node,
                     const std::vector<NodeAddress>& addresses) {
+  if (!node.beside.empty()) {
+    add(words, {"--network", "container:" + lab.container(node.beside)});
+    return;
+  }
   if (file.ip_network != IpNetwork::own) {
     add(words, {"--network", file.ip_network == IpNetwork::host ? "host" : "none"});
     return;
   }
-  add(words, {"--network", lab.network()});
+  const auto own = std::ranges::find(addresses, node.name, &NodeAddress::name);
+  const std::string own_address = own == addresses.end() ? "" : own->address;
+  if (!node.interfaces.empty()) {
+    add_interfaces(words, lab, node, own_address);
+  } else {
+    add(words, {"--network", lab.network()});
+    if (!own_address.empty()) {
+      add(words, {"--ip", own_address});
+    }
+  }
   for (const auto& [name, address] : addresses) {
-    if (name == node.name) {
-      add(words, {"--ip", address});
-    } else {
+    if (name != node.name) {
       add(words, {"--add-host", name + ":" + address});
+    }
+  }
+  for (const auto& [alias, name] : file.aliases) {
+    const auto meant = std::ranges::find(addresses, name, &NodeAddress::name);
+    if (meant != addresses.end()) {
+      add(words, {"--add-host", alias + ":" + meant->address});
     }
   }
 }
 
 }  // namespace
+
+// Labs and nodes may have dashes in their names: those of the lab are doubled, and no node's name
+// begins with one, so that two labs never mean the same container.
+std::string LabIdentity::network() const { return front_of(*this); }
+std::string LabIdentity::container(const std::string& node) const {
+  return front_of(*this) + "-" + node;
+}
 
 // Names are in every container's /etc/hosts: podman needs no server of names of its own.
 Words create_network(EngineKind kind, const LabIdentity& lab, const std::string& subnet) {
@@ -44,6 +98,22 @@ Words create_network(EngineKind kind, const LabIdentity& lab, const std::string&
     add(words, {"--subnet", subnet});
   }
   words.push_back(lab.network());
+  return words;
+}
+
+// Nothing leaves it: it is for what the nodes have to say to each other.
+Words create_network(EngineKind kind, const LabIdentity& lab, const LabNetwork& network) {
+  Words words{"network", "create", "--label", lab.label(), "--internal"};
+  if (kind == EngineKind::podman) {
+    words.emplace_back("--disable-dns");
+  }
+  for (const auto& [subnet, gateway] : network.subnets) {
+    if (subnet.find(':') != std::string::npos) {
+      words.emplace_back("--ipv6");
+    }
+    add(words, {"--subnet", subnet, "--gateway", gateway});
+  }
+  words.push_back(lab.container(network.name));
   return words;
 }
 
@@ -60,7 +130,7 @@ Words run_node(EngineKind kind, const LabIdentity& lab, const LabFile& file, con
                const NodeNics& nics, const std::vector<NodeAddress>& addresses) {
   Words words{"run",     "--detach",  "--name",  lab.container(node.name),
               "--label", lab.label(), "--label", fmt::format("{}={}", kNodeLabel, node.name)};
-  if (file.ip_network != IpNetwork::host) {
+  if (file.ip_network != IpNetwork::host && node.beside.empty()) {
     add(words, {"--hostname", node.name});
   }
   add_ip_network(words, lab, file, node, addresses);
@@ -69,7 +139,9 @@ Words run_node(EngineKind kind, const LabIdentity& lab, const LabFile& file, con
       add(words, {"--env", name + "=" + value});
     }
   }
-  add(words, {"--volume", nics.folder + ":" + nics.mounted_at + ":rw"});
+  if (node.has_nics) {
+    add(words, {"--volume", nics.folder + ":" + nics.mounted_at + ":rw"});
+  }
   for (const std::string& bind : node.binds) {
     add(words, {"--volume", bind});
   }
@@ -91,7 +163,9 @@ Words run_node(EngineKind kind, const LabIdentity& lab, const LabFile& file, con
       command = {"sleep", "infinity"};
     }
   } else {
-    if (command.empty()) {
+    if (!node.entry_point.empty()) {
+      add(words, {"--entrypoint", node.entry_point});
+    } else if (command.empty() && node.has_terminal) {
       add(words, {"--interactive", "--tty"});
     }
     words.push_back(node.image);
@@ -127,7 +201,7 @@ Words remove_containers(EngineKind kind, const Words& ids) {
 }
 
 Words list_networks(const LabIdentity& lab) {
-  return {"network", "ls", "--quiet", "--filter", "label=" + lab.label()};
+  return {"network", "ls", "--filter", "label=" + lab.label(), "--format", "{{.Name}}"};
 }
 
 Result<std::vector<ContainerState>> parse_states(std::string_view said) {

@@ -25,10 +25,8 @@ struct LabIdentity {
   std::string directory;
 
   [[nodiscard]] std::string label() const { return "weft.lab=" + directory; }
-  [[nodiscard]] std::string network() const { return "weft-" + name; }
-  [[nodiscard]] std::string container(const std::string& node) const {
-    return "weft-" + name + "-" + node;
-  }
+  [[nodiscard]] std::string network() const;
+  [[nodiscard]] std::string container(const std::string& node) const;
 };
 
 // What a container is given to be on its host of the emulated network.
@@ -45,6 +43,8 @@ struct NodeAddress {
 
 [[nodiscard]] Words create_network(EngineKind kind, const LabIdentity& lab,
                                    const std::string& subnet);
+[[nodiscard]] Words create_network(EngineKind kind, const LabIdentity& lab,
+                                   const LabNetwork& network);
 [[nodiscard]] Words ask_subnet(EngineKind kind, const LabIdentity& lab);
 // `addresses`: of all nodes in a network of the lab's own, this one's among them; else empty.
 [[nodiscard]] Words run_node(EngineKind kind, const LabIdentity& lab, const LabFile& file,

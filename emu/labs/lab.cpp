@@ -22,6 +22,25 @@ namespace fs = std::filesystem;
 
 constexpr int kSweeps = 20;  // calls that were killed may still come to something
 
+// Each in a call of its own, as an engine ends one after the other. The first complaint is
+// returned.
+Result<void> remove(const ContainerEngine& engine, const Words& ids) {
+  std::vector<Words> commands;
+  for (const std::string& id : ids) {
+    commands.push_back(remove_containers(engine.kind(), {id}));
+  }
+  const auto answers = engine.run_all(commands, Interrupts::defer, {});
+  if (!answers) {
+    return tl::unexpected(answers.error());
+  }
+  for (const auto& answer : *answers) {
+    if (answer->code != 0) {
+      return fail(ErrorCode::io_error, answer->complaint());
+    }
+  }
+  return {};
+}
+
 // Containers that are paused cannot be killed.
 Result<void> remove_all_containers(const ContainerEngine& engine, const LabIdentity& lab) {
   Result<void> outcome;
@@ -36,9 +55,7 @@ Result<void> remove_all_containers(const ContainerEngine& engine, const LabIdent
       std::ranges::copy(lines_of(*paused), std::back_inserter(words));
       (void)engine.ask(words, Interrupts::defer);
     }
-    const auto removed =
-        engine.ask(remove_containers(engine.kind(), lines_of(*ids)), Interrupts::defer);
-    outcome = removed ? Result<void>{} : tl::unexpected(removed.error());
+    outcome = remove(engine, lines_of(*ids));
   }
   return outcome ? fail(ErrorCode::io_error, "containers of the lab come back again and again")
                  : outcome;
@@ -85,7 +102,7 @@ void clear_broken_labs(const Progress& progress) {
   for (const std::string& name : labs_there()) {
     const auto directory = launch::named_directory(name, false);
     const auto record = directory ? read_record(*directory) : tl::unexpected(directory.error());
-    if (!record || record->complete) {
+    if (!record || (record->complete && !record->is_bound)) {
       continue;
     }
     const srd::UniqueFd lock(
@@ -97,7 +114,10 @@ void clear_broken_labs(const Progress& progress) {
     if (engine && clear_away(*engine, {name, *directory})) {
       std::error_code error;
       fs::remove_all(*directory, error);
-      progress("cleared away what was left of '" + name + "', whose start was broken off", true);
+      progress("cleared away what was left of '" + name + "', " +
+                   (record->complete ? "which was to end with what had started it"
+                                     : "whose start was broken off"),
+               true);
     }
   }
 }
@@ -152,63 +172,84 @@ Result<ContainerEngine> engine_for(const std::string& directory, const std::stri
   return engine;
 }
 
-}  // namespace
-
-Result<LabRecord> start_lab(const LabSource& source, const std::string& engine_name,
-                            const Progress& progress) {
-  const auto file = read_lab(source.path, source.text, source.directory);
-  if (!file) {
-    return tl::unexpected(file.error());
-  }
+// Nothing of a lab that was not there before stays without success. With `while_up` nothing stays.
+Result<LabRecord> bring_up(const LabFile& file, const LabSource& source,
+                           const std::string& engine_name, const Progress& progress,
+                           const std::function<Result<void>(const RunningLab&)>& while_up) {
   const launch::Interruptible interruptible;
   clear_broken_labs(progress);
-  auto claim = launch::NetworkClaim::take(file->name, true);
+  auto claim = launch::NetworkClaim::take(file.name, true);
   if (!claim) {
     return tl::unexpected(claim.error());
   }
-  const LabIdentity identity{file->name, claim->directory()};
-  if (auto free = check_place(identity.directory, source, file->name); !free) {
+  const LabIdentity identity{file.name, claim->directory()};
+  const bool was_there = is_lab(identity.directory);
+  if (auto free = check_place(identity.directory, source, file.name);
+      !free || (was_there && while_up)) {
     claim->keep();
-    return tl::unexpected(free.error());
+    return free ? fail(ErrorCode::already_exists,
+                       fmt::format("lab '{0}' is up: `weft lab down {0}` ends it", file.name))
+                : tl::unexpected(free.error());
   }
-  const auto engine = engine_for(identity.directory, engine_name, *file);
+  const auto engine = engine_for(identity.directory, engine_name, file);
   if (!engine) {
     return tl::unexpected(engine.error());
   }
-  const bool was_there = is_lab(identity.directory);
-  LabRecord record{engine->program(), source.path, source.text, false, {}, {}};
-  for (const LabNode& node : file->nodes) {
+  LabRecord record{engine->program(), source.path, source.text, false, while_up != nullptr, {}, {}};
+  for (const LabNode& node : file.nodes) {
     record.nodes.push_back(node.name);
   }
+  const auto clear = [&] {
+    (void)clear_away(*engine, identity);
+    claim->empty();
+  };
   try {
     if (!was_there) {
       remove_files(identity.directory);  // of a network whose weftd was killed
     }
     auto done = was_there ? Result<void>{} : write_record(identity.directory, record);
     if (done) {
-      done = LabStart(*engine, identity, *file, progress).bring_up(record);
+      done = LabStart(*engine, identity, file, progress).bring_up(record);
     }
     if (done) {
       record.complete = true;
       done = write_record(identity.directory, record);
     }
-    if (done) {
+    if (done && while_up) {
+      done = while_up({identity, record, *engine});
+      clear();
+    } else if (done) {
       claim->keep();
-      return record;
+    } else if (!was_there) {
+      clear();
     }
-    if (!was_there) {
-      (void)clear_away(*engine, identity);
-      claim->empty();
-    }
-    return tl::unexpected(done.error());
+    return done ? Result<LabRecord>(std::move(record)) : tl::unexpected(done.error());
   } catch (const launch::Interrupted&) {
     if (!was_there) {
       progress("interrupted: clearing away", true);
-      (void)clear_away(*engine, identity);
-      claim->empty();
+      clear();
     }
     throw;
   }
+}
+
+}  // namespace
+
+Result<LabRecord> start_lab(const LabFile& file, const LabSource& source, const std::string& engine,
+                            const Progress& progress) {
+  return bring_up(file, source, engine, progress, nullptr);
+}
+
+Result<LabRecord> start_lab(const LabSource& source, const std::string& engine,
+                            const Progress& progress) {
+  const auto file = read_lab(source.path, source.text, source.directory);
+  return file ? start_lab(*file, source, engine, progress) : tl::unexpected(file.error());
+}
+
+Result<void> run_lab(const LabFile& file, const LabSource& source, const std::string& engine,
+                     const Progress& progress,
+                     const std::function<Result<void>(const RunningLab&)>& while_up) {
+  return bring_up(file, source, engine, progress, while_up).map([](const LabRecord&) {});
 }
 
 Result<bool> end_lab(const std::string& name, const Progress& progress) {

@@ -125,17 +125,6 @@ void read_node_keys(YamlMap& keys, const std::string& directory, LabNode& node) 
   keys.read("cpu", node.cpu);
 }
 
-// Containers of users that the network does not admit would start, and find no NICs.
-void admit_user_of(const LabNode& node, std::vector<uid_t>& users) {
-  uid_t user = 0;
-  const std::string number = node.user.substr(0, node.user.find(':'));
-  const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), user);
-  if (status == std::errc{} && end == number.data() + number.size() && user != 0 &&
-      std::ranges::find(users, user) == users.end()) {
-    users.push_back(user);
-  }
-}
-
 class LabReader {
  public:
   LabReader(YamlFile& file, std::string directory)
@@ -268,6 +257,16 @@ class LabReader {
 };
 
 }  // namespace
+
+void admit_user_of(const LabNode& node, std::vector<uid_t>& users) {
+  uid_t user = 0;
+  const std::string number = node.user.substr(0, node.user.find(':'));
+  const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), user);
+  if (status == std::errc{} && end == number.data() + number.size() && user != 0 &&
+      std::ranges::find(users, user) == users.end()) {
+    users.push_back(user);
+  }
+}
 
 Result<LabFile> read_lab(const std::string& file_name, const std::string& text,
                          const std::string& directory) {

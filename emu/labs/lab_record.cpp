@@ -41,6 +41,7 @@ Result<LabRecord> read_record(const std::string& directory) {
                      .file = file.at("file"),
                      .text = file.at("text"),
                      .complete = file.at("complete"),
+                     .is_bound = file.value("bound", false),
                      .nodes = file.at("nodes"),
                      .addresses = {}};
     for (const auto& [name, address] : file.at("addresses").items()) {
@@ -57,8 +58,10 @@ Result<void> write_record(const std::string& directory, const LabRecord& record)
   for (const auto& [name, address] : record.addresses) {
     addresses[name] = address;
   }
-  const json file{{"engine", record.engine},     {"file", record.file},   {"text", record.text},
-                  {"complete", record.complete}, {"nodes", record.nodes}, {"addresses", addresses}};
+  const json file{{"engine", record.engine},  {"file", record.file},
+                  {"text", record.text},      {"complete", record.complete},
+                  {"bound", record.is_bound}, {"nodes", record.nodes},
+                  {"addresses", addresses}};
   const std::string draft = path_of(directory) + ".new";
   std::error_code error;
   {

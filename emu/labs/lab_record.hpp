@@ -15,6 +15,7 @@ struct LabRecord {
   std::string file;       // the lab file's path
   std::string text;       // what was in it
   bool complete = false;  // false: its start goes on, or was broken off
+  bool is_bound = false;  // it ends with the program that started it
   std::vector<std::string> nodes;
   std::vector<NodeAddress> addresses;  // in a network of its own
 };

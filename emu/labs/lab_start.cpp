@@ -17,9 +17,9 @@ namespace weft::labs {
 namespace {
 
 launch::WeftdOptions weftd_options(const LabFile& file, const std::string& topology,
-                                   const launch::DeviceKind& kind) {
+                                   std::size_t payload) {
   launch::WeftdOptions options{.nics = file.nics,
-                               .mtu = launch::payload_of(kind),
+                               .mtu = payload,
                                .seed = file.seed,
                                .share = true,
                                .other_users = file.other_users};
@@ -46,36 +46,54 @@ Result<void> LabStart::bring_up(LabRecord& record) {
   return done;
 }
 
+std::string LabStart::device_of(const LabNode& node) const {
+  return !node.device.empty()    ? node.device
+         : !file_.device.empty() ? file_.device
+                                 : launch::default_device();
+}
+
 // Also where weftd was killed: containers find the new one by the name of its socket.
 Result<void> LabStart::start_network() {
-  const std::string device = file_.device.empty() ? launch::default_device() : file_.device;
-  const auto kind = launch::parse_device_kind(device);
-  if (!kind) {
-    return tl::unexpected(kind.error());
-  }
-  if (!*kind) {
-    return fail(ErrorCode::invalid_argument,
-                "a lab's nodes have NICs: 'device' cannot be '" + device + "'");
+  std::map<std::string, devices::Profile> kinds;
+  std::size_t payload = 0;
+  for (const LabNode& node : file_.nodes) {
+    const std::string device = device_of(node);
+    if (!node.has_nics || kinds.contains(device)) {
+      continue;
+    }
+    const auto kind = launch::parse_device_kind(device);
+    if (!kind) {
+      return tl::unexpected(kind.error());
+    }
+    if (!*kind) {
+      return fail(ErrorCode::invalid_argument,
+                  "a lab's nodes have NICs: 'device' cannot be '" + device + "'");
+    }
+    kinds.emplace(device, **kind);
+    payload = std::max(payload, launch::payload_of(*kind));
   }
   const auto alive = launch::ask_weftd(identity_.directory, {{"cmd", "counters"}});
   if (!alive) {
-    auto started = alive.error().code == ErrorCode::not_found ? start_weftd(*kind, device)
-                                                              : tl::unexpected(alive.error());
+    auto started = alive.error().code == ErrorCode::not_found
+                       ? start_weftd(payload, kinds.begin()->first)
+                       : tl::unexpected(alive.error());
     if (!started) {
       return started;
     }
   }
-  auto devices = launch::furnish_shared_folder(identity_.directory, **kind);
-  if (!devices) {
-    return tl::unexpected(devices.error());
-  }
-  for (launch::ContainerDevice& of_host : *devices) {
-    devices_.emplace(of_host.name, std::move(of_host.environment));
+  for (const auto& [device, kind] : kinds) {
+    auto furnished = launch::furnish_shared_folder(identity_.directory, kind);
+    if (!furnished) {
+      return tl::unexpected(furnished.error());
+    }
+    for (launch::ContainerDevice& of_host : *furnished) {
+      devices_[device].emplace(of_host.name, std::move(of_host.environment));
+    }
   }
   return {};
 }
 
-Result<void> LabStart::start_weftd(const launch::DeviceKind& kind, const std::string& device) {
+Result<void> LabStart::start_weftd(std::size_t payload, const std::string& device) {
   const std::string topology = identity_.directory + "/lab.fabric.yml";
   if (std::ofstream out(topology, std::ios::trunc);
       !(out << fabric::write_topology(file_.topology) << std::flush)) {
@@ -85,7 +103,7 @@ Result<void> LabStart::start_weftd(const launch::DeviceKind& kind, const std::st
     return noted;
   }
   const auto pid =
-      launch::start_weftd(identity_.directory, weftd_options(file_, topology, kind), false);
+      launch::start_weftd(identity_.directory, weftd_options(file_, topology, payload), false);
   if (!pid) {
     return tl::unexpected(pid.error());
   }
@@ -93,33 +111,54 @@ Result<void> LabStart::start_weftd(const launch::DeviceKind& kind, const std::st
   return {};
 }
 
-Result<void> LabStart::start_ip_network(LabRecord& record) {
-  if (file_.ip_network != IpNetwork::own) {
-    return {};
-  }
+Result<void> LabStart::create_networks() {
   const auto there = engine_.ask(list_networks(identity_), Interrupts::heed);
   if (!there) {
     return tl::unexpected(there.error());
   }
-  if (there->empty()) {
-    const auto made =
-        engine_.ask(create_network(engine_.kind(), identity_, file_.subnet), Interrupts::heed);
-    if (!made) {
-      return tl::unexpected(made.error());
+  const Words names = lines_of(*there);
+  const auto create = [&](const std::string& name, const Words& words) -> Result<void> {
+    if (std::ranges::find(names, name) != names.end()) {
+      return {};
     }
+    return engine_.ask(words, Interrupts::heed).map([](const std::string&) {});
+  };
+  // Those whose subnets are said come first, so that the engine's choice is none of them.
+  Result<void> done;
+  for (const LabNetwork& network : file_.more_networks) {
+    done = done ? create(identity_.container(network.name),
+                         create_network(engine_.kind(), identity_, network))
+                : done;
+  }
+  return done ? create(identity_.network(), create_network(engine_.kind(), identity_, file_.subnet))
+              : done;
+}
+
+Result<void> LabStart::start_ip_network(LabRecord& record) {
+  if (file_.ip_network != IpNetwork::own) {
+    return {};
+  }
+  if (auto created = create_networks(); !created) {
+    return created;
   }
   const auto subnets = engine_.ask(ask_subnet(engine_.kind(), identity_), Interrupts::heed);
   if (!subnets) {
     return tl::unexpected(subnets.error());
   }
   const std::string subnet = subnets->substr(0, subnets->find_first_of(" \n"));
-  const auto addresses = addresses_in(subnet, file_.nodes.size());
+  Words names;
+  for (const LabNode& node : file_.nodes) {
+    if (node.beside.empty()) {
+      names.push_back(node.name);
+    }
+  }
+  const auto addresses = addresses_in(subnet, names.size());
   if (!addresses) {
     return tl::unexpected(addresses.error());
   }
   record.addresses.clear();
-  for (std::size_t i = 0; i < file_.nodes.size(); ++i) {
-    record.addresses.push_back({file_.nodes[i].name, (*addresses)[i]});
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    record.addresses.push_back({names[i], (*addresses)[i]});
   }
   progress_(fmt::format("IP network: {}, {}", identity_.network(), subnet), true);
   return {};
@@ -151,22 +190,39 @@ Result<std::vector<const LabNode*>> LabStart::missing_nodes() const {
   return missing;
 }
 
+// First those whose network others share.
 Result<void> LabStart::start_nodes(const LabRecord& record) {
   const auto missing = missing_nodes();
   if (!missing) {
     return tl::unexpected(missing.error());
   }
+  std::vector<const LabNode*> first;
+  std::vector<const LabNode*> second;
+  for (const LabNode* node : *missing) {
+    (node->beside.empty() ? first : second).push_back(node);
+  }
+  auto done = start_some(first, record);
+  return done && !second.empty() ? start_some(second, record) : done;
+}
+
+Result<void> LabStart::start_some(const std::vector<const LabNode*>& nodes,
+                                  const LabRecord& record) {
   std::error_code error;
   const std::string folder =
       std::filesystem::canonical(launch::shared_folder(identity_.directory), error).string();
   std::vector<Words> commands;
-  for (const LabNode* node : *missing) {
-    const auto device = devices_.find(node->name + "-all-rails");
-    if (device == devices_.end()) {
-      return fail(ErrorCode::wrong_state, "weftd has no host '" + node->name + "'");
+  for (const LabNode* node : nodes) {
+    const std::string host = node->beside.empty() ? node->name : node->beside;
+    NodeNics nics{{}, folder, launch::kMountPoint};
+    if (node->has_nics) {
+      const auto& of_kind = devices_[device_of(*node)];
+      const auto device = of_kind.find(host + "-all-rails");
+      if (device == of_kind.end()) {
+        return fail(ErrorCode::wrong_state, "weftd has no host '" + host + "'");
+      }
+      nics.environment = device->second;
     }
-    commands.push_back(run_node(engine_.kind(), identity_, file_, *node,
-                                {device->second, folder, launch::kMountPoint}, record.addresses));
+    commands.push_back(run_node(engine_.kind(), identity_, file_, *node, nics, record.addresses));
   }
   const auto begin = std::chrono::steady_clock::now();
   const auto answers =
@@ -181,9 +237,9 @@ Result<void> LabStart::start_nodes(const LabRecord& record) {
   }
   for (std::size_t i = 0; i < answers->size(); ++i) {
     if (const auto& answer = (*answers)[i]; answer && answer->code != 0) {
-      const LabNode& node = *(*missing)[i];
-      return fail(ErrorCode::io_error, fmt::format("{}: node '{}' does not start: {}", node.place,
-                                                   node.name, answer->complaint()));
+      return fail(ErrorCode::io_error,
+                  fmt::format("{}: node '{}' does not start: {}", nodes[i]->place, nodes[i]->name,
+                              answer->complaint()));
     }
   }
   return {};

@@ -30,17 +30,23 @@ class LabStart {
 
  private:
   [[nodiscard]] Result<void> start_network();
-  [[nodiscard]] Result<void> start_weftd(const launch::DeviceKind& kind, const std::string& device);
+  [[nodiscard]] Result<void> start_weftd(std::size_t payload, const std::string& device);
   [[nodiscard]] Result<void> start_ip_network(LabRecord& record);
+  [[nodiscard]] Result<void> create_networks();
   // The nodes that have no running container. Containers that have ended are removed.
   [[nodiscard]] Result<std::vector<const LabNode*>> missing_nodes() const;
   [[nodiscard]] Result<void> start_nodes(const LabRecord& record);
+  [[nodiscard]] Result<void> start_some(const std::vector<const LabNode*>& nodes,
+                                        const LabRecord& record);
+  // As `weft up --device` takes it.
+  [[nodiscard]] std::string device_of(const LabNode& node) const;
 
   const ContainerEngine& engine_;
   LabIdentity identity_;
   const LabFile& file_;
   const Progress& progress_;
-  std::map<std::string, launch::Environment> devices_;  // by the name of the CDI device
+  // By what `weft up --device` takes, and then by the name of the CDI device.
+  std::map<std::string, std::map<std::string, launch::Environment>> devices_;
 };
 
 }  // namespace weft::labs

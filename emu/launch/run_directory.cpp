@@ -58,8 +58,8 @@ constexpr const char* kMarkText =
     "This directory holds what a run of weft left. The next run with the same --out replaces:\n";
 
 // All that a run may write.
-constexpr std::array kNames{"config.resolved.yml", "events.jsonl", "metrics.prom", "network.jsonl",
-                            "report.html",         "result.json",  "topology.yml"};
+constexpr std::array kNames{"config.resolved.yml", "events.jsonl", "metrics.prom", "capture.pcapng",
+                            "network.jsonl",       "report.html",  "result.json",  "topology.yml"};
 
 std::string text_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

@@ -3,14 +3,20 @@
 
 #include <device_plugin.grpc.pb.h>
 #include <grpcpp/grpcpp.h>
+#include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <condition_variable>
+#include <cstring>
 #include <mutex>
 
 #include "integration/kubernetes/plugin_config.hpp"
+#include "srd/io/posix.hpp"
 
 namespace weft::kubernetes {
 namespace {
@@ -20,21 +26,33 @@ constexpr std::chrono::seconds kPatience{5};          // with the kubelet's answ
 constexpr std::chrono::milliseconds kWatchTurn{200};  // to see that the kubelet has left
 constexpr int kMaxMessage = 1 << 20;
 
-// Which file a path leads to; zeros if there is none. A number is soon given to another file, with
-// another time.
-struct FileIdentity {
-  dev_t device = 0;
-  ino_t number = 0;
-  std::int64_t seconds = 0;
-  std::int64_t nanoseconds = 0;
-
-  bool operator==(const FileIdentity&) const = default;
-};
+// Zeros if there is none. A number is soon given to another file, with another time.
 FileIdentity identity_of(const std::string& path) {
   struct stat info {};
   return ::stat(path.c_str(), &info) == 0
              ? FileIdentity{info.st_dev, info.st_ino, info.st_mtim.tv_sec, info.st_mtim.tv_nsec}
              : FileIdentity{};
+}
+
+// Whether some process accepts connections there: a socket stays when its process is killed.
+bool is_served(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return false;
+  }
+  path.copy(address.sun_path, path.size());
+  const srd::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
+         errno == EAGAIN;
+}
+
+// gRPC removes what has the name of its socket, before it listens and when it ends, whosever that
+// is by then. So it listens under a name that nobody else has, and the socket is then moved.
+std::string draft_name(const std::string& folder) {
+  std::string name = folder + "/" + std::string(kDraftName);
+  const srd::UniqueFd file(::mkstemp(name.data()));
+  return file && ::unlink(name.c_str()) == 0 ? name : "";
 }
 
 std::vector<std::string> words(const google::protobuf::RepeatedPtrField<std::string>& list) {
@@ -172,9 +190,13 @@ Plugin::~Plugin() {
   if (registered_) {
     service_->end_watches();
     registered_->server->Shutdown(std::chrono::system_clock::now() + kPatience);
-    if (identity_of(socket()) == registered_->socket) {
-      ::unlink(socket().c_str());
-    }
+    remove_socket(registered_->socket);
+  }
+}
+
+void Plugin::remove_socket(const FileIdentity& ours) const {
+  if (identity_of(socket()) == ours) {
+    ::unlink(socket().c_str());
   }
 }
 
@@ -191,15 +213,21 @@ Result<void> Plugin::serve_and_register() {
     registered_->server->Shutdown(std::chrono::system_clock::now() + kPatience);
     registered_.reset();
   }
+  if (is_served(socket())) {
+    return fail(ErrorCode::already_exists,
+                "another device plugin serves '" + socket() + "': waiting for its end");
+  }
   service_->allow_watches();
-  ::unlink(socket().c_str());  // of a plugin that was killed
+  const std::string draft = draft_name(folder_);
   grpc::ServerBuilder builder;
-  builder.AddListeningPort("unix:" + socket(), grpc::InsecureServerCredentials());
+  builder.AddListeningPort("unix:" + draft, grpc::InsecureServerCredentials());
   builder.RegisterService(service_.get());
   builder.SetMaxReceiveMessageSize(kMaxMessage);
-  auto server = builder.BuildAndStart();
-  if (!server) {
-    return fail(ErrorCode::io_error, "cannot serve on '" + socket() + "'");
+  auto server = draft.empty() ? nullptr : builder.BuildAndStart();
+  if (!server || ::rename(draft.c_str(), socket().c_str()) != 0) {
+    const std::string why = std::strerror(errno);
+    ::unlink(draft.c_str());
+    return fail(ErrorCode::io_error, "cannot serve on '" + socket() + "': " + why);
   }
   const std::string kubelet = folder_ + "/kubelet.sock";
   auto registered = std::make_unique<Registered>();
@@ -219,7 +247,7 @@ Result<void> Plugin::serve_and_register() {
   if (!status.ok()) {
     service_->end_watches();
     server->Shutdown(std::chrono::system_clock::now() + kPatience);
-    ::unlink(socket().c_str());
+    remove_socket(registered->socket);
     return fail(ErrorCode::io_error, "the kubelet at '" + kubelet + "' does not take resource '" +
                                          resource_ + "': " + status.error_message());
   }

@@ -2,7 +2,10 @@
 // registration.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -21,6 +24,17 @@ struct ContainerEdits {
   std::string host_path;
   std::string container_path;
 };
+
+// Which file a path leads to.
+struct FileIdentity {
+  dev_t device = 0;
+  ino_t number = 0;
+  std::int64_t seconds = 0;
+  std::int64_t nanoseconds = 0;
+
+  bool operator==(const FileIdentity&) const = default;
+};
+
 using EditsFor = std::function<Result<ContainerEdits>(const std::vector<std::size_t>& nics)>;
 
 // All functions may be called from one thread, while gRPC's own threads serve the kubelet.
@@ -35,7 +49,8 @@ class Plugin {
   // Whether the kubelet has to be told of this plugin: it never was, or another kubelet has come
   // since, which clears the folder of all plugins' sockets.
   [[nodiscard]] bool is_lost() const;
-  // Serves on a new socket, and registers it.
+  // Serves on a new socket, and registers it. An error while another process serves the resource:
+  // the kubelet knows one plugin of each, and two would take each other's place for ever.
   [[nodiscard]] Result<void> serve_and_register();
 
   // Tells kubelets that watch, if it changes something.
@@ -45,6 +60,8 @@ class Plugin {
 
  private:
   class Service;
+  void remove_socket(const FileIdentity& ours) const;
+
   std::string folder_;
   std::string resource_;
   std::unique_ptr<Service> service_;

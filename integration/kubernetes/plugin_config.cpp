@@ -4,6 +4,7 @@
 #include <sys/un.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string_view>
 
 #include "emu/fabric/yaml_reader.hpp"
@@ -84,8 +85,10 @@ Result<PluginConfig> read_plugin_config(const std::string& file_name, const std:
   });
   map.finish();
   for (const NodeResource& resource : config.resources) {
+    // Before it has its own name it has another one.
     if (const std::string path = socket_of(config.folder, resource.name);
-        path.size() >= sizeof sockaddr_un{}.sun_path) {
+        std::max(path.size(), config.folder.size() + std::strlen(kDraftName) + 1) >=
+        sizeof sockaddr_un{}.sun_path) {
       map.fail_here("'" + path + "' is too long for a socket: a shorter 'kubelet' or resource");
     }
   }

@@ -16,6 +16,9 @@ struct PluginConfig {
   std::vector<NodeResource> resources;
 };
 
+// The socket's name before it has that one; mkstemp() fills it in.
+inline constexpr const char* kDraftName = "weft-XXXXXX";
+
 // Where the kubelet finds that resource's plugin.
 [[nodiscard]] std::string socket_of(const std::string& folder, std::string resource);
 

@@ -26,14 +26,17 @@ inline void demand(bool good, const char* what) {
 }
 
 // The caller closes it.
-[[nodiscard]] inline ibv_context* open_first_device() {
+enum class Which { first, last };
+[[nodiscard]] inline ibv_context* open_device(Which which) {
   int count = 0;
   ibv_device** const devices = ibv_get_device_list(&count);
   demand(devices != nullptr && count > 0, "there is no device");
-  ibv_context* const context = ibv_open_device(devices[0]);
+  ibv_context* const context = ibv_open_device(devices[which == Which::first ? 0 : count - 1]);
   ibv_free_device_list(devices);
   demand(context != nullptr, "the device cannot be opened");
   return context;
 }
+
+[[nodiscard]] inline ibv_context* open_first_device() { return open_device(Which::first); }
 
 }  // namespace weft::conformance

@@ -73,6 +73,9 @@ case "$1 ${2:-}" in
       fi
       rm -f "$state/containers/$name"
     done ;;
+  "start "*)
+    sed -i 's/^state .*/state running 0/' "$state/containers/$2"
+    echo "$2" ;;
   "unpause "*)
     shift
     for name; do sed -i 's/^state paused.*/state running 0/' "$state/containers/$name"; done ;;

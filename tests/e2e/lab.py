@@ -41,6 +41,7 @@ class Labs:
 
     def __init__(self, weft, folder, engine):
         self.weft, self.folder, self.engine = weft, folder, engine
+        self.logs = folder  # of what the test itself runs
 
     def file(self, name, text):
         path = os.path.join(self.folder, name)
@@ -408,7 +409,7 @@ class Podman(Labs):
         """ib_send_lat between two nodes, which find each other by name."""
         words = ["ib_send_lat", "-c", "SRD", "-x", "0", "-d", "efa_0", "-n", "200", "-s", "64",
                  "-p", str(port)]
-        with open(os.path.join(self.folder, "server.log"), "w", encoding="utf-8") as log:
+        with open(os.path.join(self.logs, "server.log"), "w", encoding="utf-8") as log:
             serving = subprocess.Popen(self.words("exec", server, "--", *words), stdout=log,
                                        stderr=log, stdin=subprocess.DEVNULL)
         end = time.monotonic() + PATIENCE

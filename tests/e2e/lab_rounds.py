@@ -58,7 +58,7 @@ topology:
     def weftd_dies_under_a_program(self):
         """What is attached comes back to the next weftd."""
         words = ["ib_send_lat", "-c", "SRD", "-x", "0", "-d", "efa_0", "-p", "18599"]
-        with open(os.path.join(self.labs.folder, "n4.log"), "w", encoding="utf-8") as log:
+        with open(os.path.join(self.labs.logs, "n4.log"), "w", encoding="utf-8") as log:
             program = subprocess.Popen(self.labs.words("exec", "n4", "--", *words), stdout=log,
                                        stderr=log, stdin=subprocess.DEVNULL)
         try:
@@ -132,7 +132,7 @@ def rounds(weft, folder):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m,mode=0700", "none", disk], check=True)
     labs.folder = os.environ["XDG_RUNTIME_DIR"] = disk
     try:
-        Rounds(labs, random.Random(seed)).run(int(os.environ.get("WEFT_LAB_ROUNDS", "4")))
+        Rounds(labs, random.Random(seed)).run(int(os.environ.get("WEFT_LAB_ROUNDS", "7")))
     finally:
         subprocess.run(["umount", "--lazy", disk], check=False)
 

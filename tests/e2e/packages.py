@@ -27,6 +27,9 @@ EXPECTED = {
              "usr/share/zsh/vendor-completions/_weft",
              "usr/share/fish/vendor_completions.d/weft.fish", "usr/share/doc/weft/copyright"],
     "weft-preload": ["usr/lib/weft/libweft-preload.so", "usr/share/doc/weft-preload/copyright"],
+    "weft-device-plugin": ["usr/bin/weft-device-plugin",
+                           "usr/share/man/man1/weft-device-plugin.1.gz",
+                           "usr/share/doc/weft-device-plugin/copyright"],
     "weft-dpdk": ["usr/lib/weft/libweft-dpdk.so", "usr/share/doc/weft-dpdk/copyright"],
 }
 # What apt, dpkg, ldconfig and man-db write of their own accord.

@@ -120,6 +120,18 @@ TEST_F(ProgramTest, WhatARunWritesGoesThroughNoLink) {
   }
 }
 
+TEST_F(ProgramTest, ACaptureOfARunIsInItsDirectory) {
+  for (int turn = 0; turn < 2; ++turn) {  // the second one replaces the first one's
+    const Outcome outcome = weft("run --capture --device none -q --out captured -- true");
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    EXPECT_EQ(read("captured/capture.pcapng").substr(0, 4), "\x0a\x0d\x0d\x0a");
+  }
+  std::filesystem::create_directory(directory_ + "/own");
+  write("own/capture.pcapng", "mine\n");
+  EXPECT_NE(weft("run --capture --device none -q --out own -- true").code, 0);
+  EXPECT_EQ(read("own/capture.pcapng"), "mine\n");
+}
+
 // Old directories are swept when there are more than twenty. One whose run goes on is not old.
 TEST_F(ProgramTest, ARunThatGoesOnKeepsItsDirectory) {
   const Outcome outcome = run_shell(

@@ -136,6 +136,9 @@ void RunningCell::write_command(const MatrixPlan& plan) {
 void RunningCell::start(const MatrixPlan& plan) {
   std::vector<std::string> words = command_;
   words.insert(words.end(), {"--out", folder_ + "/" + CellFiles::kRun});
+  if (plan.capture) {
+    words.emplace_back("--capture");
+  }
   for (auto* const list : {&words, &command_}) {
     list->emplace_back("--");
     list->insert(list->end(), plan.words.begin(), plan.words.end());

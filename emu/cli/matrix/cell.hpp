@@ -22,6 +22,7 @@ struct MatrixPlan {
   std::vector<std::string> words{};    // what stands after the dashes
   std::size_t hosts = 1;
   std::chrono::seconds timeout{60};
+  bool capture = false;  // into the folder of each cell's run
 };
 
 struct Cell {

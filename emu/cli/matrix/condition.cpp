@@ -32,6 +32,17 @@ topology:
   delay: 500us
 )";
 
+// Two NICs for each host, in networks that have nothing in common.
+constexpr const char* kTwoRails =
+    "name: two-rails\n"
+    "topology:\n"
+    "  generator: multi-plane\n"
+    "  planes: 2\n"
+    "  hosts: {hosts}\n"
+    "  hosts_per_leaf: 1\n"
+    "  rate: 100Gbps\n"
+    "  delay: 1us\n";
+
 std::vector<Condition> make_conditions() {
   std::vector<Condition> all;
   all.push_back({.name = "ideal",
@@ -74,6 +85,11 @@ std::vector<Condition> make_conditions() {
                            "ms, lasts: 100ms, every: 400ms, times: 100000");
   }
   all.push_back(std::move(dying));
+  all.push_back({.name = "rail-down",
+                 .about = "hosts have two NICs, and the second ones lose their links after 500 ms",
+                 .shows = "programs that take a rail for there for ever: no other one is tried",
+                 .topology = kTwoRails,
+                 .faults = {"link: \"host*-plane1*\", at: 500ms, down: true"}});
   Condition slow{
       .name = "slow-peer",
       .about = "the last host's programs stand still for 150 ms, every 300 ms, ten times",

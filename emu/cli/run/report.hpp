@@ -22,6 +22,7 @@ struct RunOptions {
   std::string device = launch::default_device();
   bool through_weftd = false;
   bool netns = false;
+  bool capture = false;
   bool no_prefix = false;
   bool json = false;
   bool quiet = false;

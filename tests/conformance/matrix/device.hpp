@@ -30,8 +30,9 @@ struct Retries {
 
 class Device {
  public:
-  Device(const Retries& retries, std::vector<std::uint8_t>& memory) : retries_(retries) {
-    context_ = open_first_device();
+  Device(Which which, const Retries& retries, std::vector<std::uint8_t>& memory)
+      : retries_(retries) {
+    context_ = open_device(which);
     efadv_device_attr efa{};
     // Only EFA's library answers this.
     is_srd_ = efadv_query_device(context_, &efa, sizeof efa) == 0;

@@ -73,15 +73,15 @@ TEST_P(PlantedMistake, IsFoundUnderItsConditionAndNotWithoutTrouble) {
 
 INSTANTIATE_TEST_SUITE_P(
     Matrix, PlantedMistake,
-    ::testing::Values(Planted{"ordering", "efa", "reorder"}, Planted{"last-byte", "efa", "reorder"},
-                      Planted{"forgets-receives", "efa", "reorder"},
-                      Planted{"reuse", "efa", "loss"}, Planted{"reuse", "rxe", "loss"},
-                      Planted{"no-retries", "rxe", "loss"},
-                      Planted{"ignores-rnr", "efa", "receiver-not-ready"},
-                      Planted{"ignores-rnr", "rxe", "receiver-not-ready"},
-                      Planted{"leaks", "efa", "receiver-not-ready"},
-                      Planted{"deadlock", "efa", "peer-dies"},
-                      Planted{"deadlock", "rxe", "peer-dies"}),
+    ::testing::Values(
+        Planted{"ordering", "efa", "reorder"}, Planted{"last-byte", "efa", "reorder"},
+        Planted{"forgets-receives", "efa", "reorder"}, Planted{"reuse", "efa", "loss"},
+        Planted{"reuse", "rxe", "loss"}, Planted{"no-retries", "rxe", "loss"},
+        Planted{"ignores-rnr", "efa", "receiver-not-ready"},
+        Planted{"ignores-rnr", "rxe", "receiver-not-ready"},
+        Planted{"leaks", "efa", "receiver-not-ready"}, Planted{"one-rail", "efa", "rail-down"},
+        Planted{"one-rail", "rxe", "rail-down"}, Planted{"deadlock", "efa", "peer-dies"},
+        Planted{"deadlock", "rxe", "peer-dies"}),
     [](const auto& one) {
       std::string name = std::string(one.param.mistake) + "_" + one.param.device;
       std::ranges::replace(name, '-', '_');
@@ -89,9 +89,8 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 constexpr const char* kConditions[] = {
-    "ideal",      "reorder",    "loss",      "duplication",
-    "corruption", "dying-path", "slow-peer", "receiver-not-ready",
-    "peer-dies"};
+    "ideal",      "reorder",   "loss",      "duplication",        "corruption",
+    "dying-path", "rail-down", "slow-peer", "receiver-not-ready", "peer-dies"};
 
 class CorrectProgram : public ::testing::TestWithParam<const char*> {};
 
@@ -258,6 +257,15 @@ TEST(Matrix, EndsWhatOutlivesItsCell) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_NE(run_shell("pgrep -xf 'sleep " + mark + "'").code, 0);
   EXPECT_TRUE(run_shell("cat " + folder.path() + "/*/log").says("ended sleep (process "));
+}
+
+TEST(Matrix, KeepsCapturesOnRequest) {
+  const TemporaryFolder folder;
+  const Outcome outcome = run_matrix(
+      "--device none --capture --conditions ideal --keep " + folder.path() + " -- sh -c 'exit 3'",
+      90);
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_TRUE(run_shell("ls " + folder.path() + "/*/run").says("capture.pcapng"));
 }
 
 // What it leaves behind when it is killed, the next one removes.

@@ -53,6 +53,7 @@ enum class Mistake {
   forgets,      // posts no new receive for a message that came early
   deadlock,     // waits for a peer whatever happens
   no_retries,   // asks its queue pair for no retries
+  one_rail,     // takes the last of its devices, and no other one when that is gone
 };
 
 struct NamedMistake {
@@ -64,6 +65,7 @@ constexpr NamedMistake kMistakes[] = {
     {"reuse", Mistake::reuse},       {"ignores-rnr", Mistake::ignores_rnr},
     {"leaks", Mistake::leaks},       {"forgets-receives", Mistake::forgets},
     {"deadlock", Mistake::deadlock}, {"no-retries", Mistake::no_retries},
+    {"one-rail", Mistake::one_rail},
 };
 
 // --- The connection beside the device.
@@ -177,7 +179,8 @@ class Talker {
   Talker(Mistake mistake, double seconds, const char* address, bool listens)
       : mistake_(mistake),
         memory_(kReadAt + kBlockSize),
-        device_(retries_with(mistake), memory_),
+        device_(mistake == Mistake::one_rail ? Which::last : Which::first, retries_with(mistake),
+                memory_),
         wire_(address, listens),
         end_(Clock::now() + std::chrono::milliseconds{static_cast<std::int64_t>(seconds * 1000)}) {
     for (std::uint32_t slot = 0; slot < kReceiveSlots; ++slot) {

@@ -2,10 +2,13 @@
 #include "emu/kernel/statistics.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -83,6 +86,44 @@ TEST_F(SharedCounters, ALinkThatWentDownOnceIsCountedOnce) {
   Statistics* const last = claim_statistics(path);
   ++last->link_downed;
   EXPECT_EQ(sum().link_downed, 3U);
+}
+
+// Who touches a hole of a mapped file where there is no room is killed by the kernel.
+TEST_F(SharedCounters, OnAFullDiskAProcessIsNotCountedAndLives) {
+  constexpr int kCannot = 77;
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string disk = folder.path() + "/disk";
+    std::filesystem::create_directory(disk);
+    if (::unshare(geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) != 0 ||
+        ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("none", disk.c_str(), "tmpfs", 0, "size=64k") != 0) {
+      _exit(kCannot);
+    }
+    const std::string counters = disk + "/nic";
+    int code = make_statistics_file(counters, "sheep") ? 0 : 1;
+    std::ofstream filler(disk + "/filler");
+    while (filler << std::string(512, 'x') << std::flush) {
+    }
+    std::size_t counted = 0;
+    for (int i = 0; i < 100; ++i) {
+      Statistics* const own = claim_statistics(counters);
+      counted += own != nullptr ? 1 : 0;
+    }
+    const Statistics all = StatisticsFile::open(counters)->sum(SheepCounters());
+    code += counted == 100 ? 2 : 0;  // then it was not full
+    code += static_cast<int>(all.link_downed);
+    filler.close();
+    std::filesystem::remove(disk + "/filler");
+    code += claim_statistics(counters) == nullptr ? 4 : 0;
+    _exit(code);
+  }
+  int status = 1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kCannot) {
+    GTEST_SKIP() << "this machine does not allow mounts in a namespace";
+  }
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(SharedCounters, KnowTheirKind) {

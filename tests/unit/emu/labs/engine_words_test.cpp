@@ -48,6 +48,16 @@ TEST(EngineWords, AContainerHasItsNameItsLabelsItsAddressAndItsNics) {
             "--volume /run/weft-0/pair/share:/run/weft:rw --user 1000 debian sleep 5");
 }
 
+TEST(EngineWords, NoTwoLabsHaveAContainerOrANetworkOfOneName) {
+  const LabIdentity one{"a", "/run/a"};
+  const LabIdentity other{"a-b", "/run/a-b"};
+  EXPECT_NE(one.container("b-c"), other.container("c"));
+  EXPECT_NE(one.container("b"), other.network());
+  EXPECT_NE((LabIdentity{"a-", "/run/a-"}.container("b")), one.container("b"));
+  EXPECT_EQ(one.container("b-c"), "weft-a-b-c");
+  EXPECT_EQ(other.container("c"), "weft-a--b-c");
+}
+
 TEST(EngineWords, ANodesOwnOptionsStandBeforeTheImage) {
   LabNode node = image_node();
   node.options = {"--read-only"};

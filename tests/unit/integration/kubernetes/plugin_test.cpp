@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -52,6 +54,12 @@ class PluginTest : public ::testing::Test {
     container->mutable_devicesids()->Assign(ids.begin(), ids.end());
     grpc::ClientContext context;
     return kubelet.plugin()->Allocate(&context, request, &response);
+  }
+
+  // How many files there are beside the kubelet.
+  [[nodiscard]] std::size_t folder_entries() const {
+    const std::filesystem::directory_iterator entries(folder_.path());
+    return static_cast<std::size_t>(std::distance(begin(entries), end(entries)));
   }
 
   const testing::TemporaryFolder folder_;
@@ -166,6 +174,46 @@ TEST_F(PluginTest, APluginThatIsStartedAgainTakesThePlaceOfItsFormerSelf) {
   std::ofstream(kubelet.endpoint()) << "";
   const auto efa = plugin();
   EXPECT_TRUE(efa->serve_and_register());
+}
+
+TEST_F(PluginTest, OfTwoPluginsWithOneResourceTheSecondWaits) {
+  FakeKubelet kubelet(folder_.path());
+  auto first = plugin();
+  ASSERT_TRUE(first->serve_and_register());
+  auto second = plugin(4);
+  auto third = plugin(4);
+  for (int turn = 0; turn < 5; ++turn) {
+    EXPECT_THAT(second->serve_and_register().error().message,
+                HasSubstr("another device plugin serves"));
+    EXPECT_FALSE(first->is_lost());
+  }
+  third.reset();  // takes nothing with it
+  EXPECT_FALSE(first->is_lost());
+  EXPECT_TRUE(kubelet.sees({{"nic0", "Healthy"}, {"nic1", "Healthy"}, {"nic2", "Healthy"}}));
+  first.reset();
+  EXPECT_TRUE(kubelet.sees_the_end());
+  ASSERT_TRUE(second->serve_and_register());
+  EXPECT_TRUE(kubelet.sees({{"share0", "Healthy"},
+                            {"share1", "Healthy"},
+                            {"share2", "Healthy"},
+                            {"share3", "Healthy"}}));
+}
+
+// gRPC takes the name of a socket away, whosever it is by then.
+TEST_F(PluginTest, APluginThatIsReplacedLeavesTheOnesSocketThatReplacedIt) {
+  FakeKubelet kubelet(folder_.path());
+  auto first = plugin();
+  ASSERT_TRUE(first->serve_and_register());
+  ::unlink(first->socket().c_str());
+  auto second = plugin(4);
+  ASSERT_TRUE(second->serve_and_register());
+  EXPECT_TRUE(first->is_lost());
+  EXPECT_FALSE(first->serve_and_register());
+  EXPECT_FALSE(second->is_lost());
+  first.reset();
+  EXPECT_FALSE(second->is_lost());
+  EXPECT_EQ(::access(second->socket().c_str(), F_OK), 0);
+  EXPECT_EQ(folder_entries(), 2U);  // that one, and the kubelet's
 }
 
 TEST_F(PluginTest, WithoutAKubeletOrWithARefusalItIsLost) {

@@ -1,0 +1,138 @@
+// Owns reading what is said of a pod's containers beside the devices that they ask for.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+#include "emu/k8s/objects.hpp"
+
+namespace weft::k8s {
+namespace {
+
+// The number in front of a unit, and the unit.
+std::optional<std::pair<double, std::string>> divide_quantity(const std::string& text) {
+  double number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status != std::errc{} || !std::isfinite(number) || number < 0) {
+    return std::nullopt;
+  }
+  return std::pair(number, std::string(end, text.data() + text.size()));
+}
+
+void read_words(const YAML::Node& list, std::vector<std::string>& words) {
+  if (list.IsDefined() && list.IsSequence()) {
+    for (const YAML::Node& word : list) {
+      words.push_back(text_of(word));
+    }
+  }
+}
+
+bool is_true(const YAML::Node& node) { return text_of(node) == "true"; }
+bool is_false(const YAML::Node& node) { return text_of(node) == "false"; }
+
+// What a container says counts more than what its pod says.
+void read_security(const YAML::Node& of_pod, const YAML::Node& own, PodContainer& container) {
+  std::string user;
+  std::string group;
+  for (const YAML::Node* context : {&of_pod, &own}) {
+    user = text_of(value_of(*context, "runAsUser"), user);
+    group = text_of(value_of(*context, "runAsGroup"), group);
+  }
+  container.user = user.empty() || group.empty() ? user : user + ":" + group;
+  container.is_read_only = is_true(value_of(own, "readOnlyRootFilesystem"));
+  container.gains_no_privileges = is_false(value_of(own, "allowPrivilegeEscalation"));
+  const YAML::Node capabilities = value_of(own, "capabilities");
+  read_words(value_of(capabilities, "add"), container.capabilities_added);
+  read_words(value_of(capabilities, "drop"), container.capabilities_dropped);
+}
+
+void read_environment(const YAML::Node& list, PodContainer& container) {
+  if (!list.IsDefined() || !list.IsSequence()) {
+    return;
+  }
+  for (const YAML::Node& variable : list) {
+    const YAML::Node field = value_of(value_of(variable, "valueFrom"), "fieldRef");
+    container.environment.push_back({text_of(value_of(variable, "name")),
+                                     text_of(value_of(variable, "value")),
+                                     text_of(value_of(field, "fieldPath"))});
+  }
+}
+
+}  // namespace
+
+std::optional<std::string> bytes_of_quantity(const std::string& text) {
+  const auto divided = divide_quantity(text);
+  if (!divided) {
+    return std::nullopt;
+  }
+  constexpr std::pair<const char*, double> kUnits[] = {
+      {"", 1},          {"k", 1e3},       {"M", 1e6},       {"G", 1e9},      {"T", 1e12},
+      {"Ki", 0x1.0p10}, {"Mi", 0x1.0p20}, {"Gi", 0x1.0p30}, {"Ti", 0x1.0p40}};
+  for (const auto& [unit, factor] : kUnits) {
+    if (divided->second == unit && divided->first * factor < 0x1.0p62) {
+      return std::to_string(static_cast<std::uint64_t>(divided->first * factor));
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> cores_of_quantity(const std::string& text) {
+  const auto divided = divide_quantity(text);
+  if (!divided || (!divided->second.empty() && divided->second != "m")) {
+    return std::nullopt;
+  }
+  std::string cores = std::to_string(divided->first * (divided->second.empty() ? 1 : 1e-3));
+  cores.erase(cores.find_last_not_of('0') + 1);
+  return cores.ends_with('.') ? cores.substr(0, cores.size() - 1) : cores;
+}
+
+PodContainer read_pod_container(const YAML::Node& node, const YAML::Node& pod_security) {
+  PodContainer container;
+  container.name = text_of(value_of(node, "name"));
+  container.image = text_of(value_of(node, "image"));
+  read_words(value_of(node, "command"), container.command);
+  read_words(value_of(node, "args"), container.arguments);
+  read_environment(value_of(node, "env"), container);
+  read_security(pod_security, value_of(node, "securityContext"), container);
+  const YAML::Node limits = value_of(value_of(node, "resources"), "limits");
+  container.memory_bytes = bytes_of_quantity(text_of(value_of(limits, "memory"))).value_or("");
+  container.cpu = cores_of_quantity(text_of(value_of(limits, "cpu"))).value_or("");
+  const YAML::Node mounts = value_of(node, "volumeMounts");
+  if (mounts.IsDefined() && mounts.IsSequence()) {
+    for (const YAML::Node& mount : mounts) {
+      container.mounts.emplace_back(text_of(value_of(mount, "name")),
+                                    text_of(value_of(mount, "mountPath")));
+    }
+  }
+  return container;
+}
+
+std::vector<PodVolume> read_pod_volumes(const YAML::Node& list) {
+  std::vector<PodVolume> volumes;
+  if (!list.IsDefined() || !list.IsSequence()) {
+    return volumes;
+  }
+  for (const YAML::Node& node : list) {
+    PodVolume volume{text_of(value_of(node, "name")), "", false};
+    if (node.IsMap()) {
+      for (const auto& pair : node) {
+        if (const std::string key = text_of(pair.first); key != "name") {
+          volume.kind = key;
+        }
+      }
+    }
+    volume.is_in_memory = text_of(value_of(value_of(node, "emptyDir"), "medium")) == "Memory";
+    volumes.push_back(std::move(volume));
+  }
+  return volumes;
+}
+
+void read_service(const Manifest& manifest, Objects& objects) {
+  const Labels selector = read_labels(value_of(value_of(manifest.root, "spec"), "selector"));
+  if (!selector.empty()) {
+    objects.services.push_back({manifest.name, manifest.name_space, selector});
+  }
+}
+
+}  // namespace weft::k8s

@@ -1,0 +1,130 @@
+// Owns the words of an engine's command line that come from a manifest.
+#include "emu/labs/pod_command.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace weft::labs {
+namespace {
+
+using k8s::PlannedPod;
+using k8s::PodContainer;
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+std::optional<std::string> value_of_field(const PlannedPod& pod, const std::string& field) {
+  if (field == "metadata.name") {
+    return pod.pod->name;
+  }
+  if (field == "metadata.namespace") {
+    return pod.pod->name_space;
+  }
+  return field == "spec.nodeName" ? std::optional(pod.node) : std::nullopt;
+}
+
+// $(NAME) is a variable's value, $$ a dollar; what names no variable stays.
+std::string expanded(const std::string& text, const Variables& variables) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != '$' || at + 1 == text.size()) {
+      result += text[at];
+      continue;
+    }
+    const std::size_t end = text.find(')', at);
+    if (text[at + 1] == '$') {
+      result += text[++at];
+    } else if (text[at + 1] == '(' && end != std::string::npos) {
+      const std::string name = text.substr(at + 2, end - at - 2);
+      const auto known = std::ranges::find(variables, name, [](const auto& v) { return v.first; });
+      result += known == variables.end() ? text.substr(at, end - at + 1) : known->second;
+      at = end;
+    } else {
+      result += text[at];
+    }
+  }
+  return result;
+}
+
+void add_environment(const PlannedPod& pod, const PodContainer& container, LabNode& node,
+                     std::vector<std::string>& notes) {
+  for (const k8s::PodVariable& variable : container.environment) {
+    const auto value = variable.field.empty()
+                           ? std::optional(expanded(variable.value, node.environment))
+                           : value_of_field(pod, variable.field);
+    if (!value) {
+      notes.push_back(fmt::format("{}: {}: the variable {} is not set: {} is not known here",
+                                  pod.pod->place.text(), pod.pod->title(), variable.name,
+                                  variable.field));
+      continue;
+    }
+    node.environment.emplace_back(variable.name, *value);
+  }
+}
+
+void add_program(const PodContainer& container, bool has_image, LabNode& node) {
+  for (const auto* words : {&container.command, &container.arguments}) {
+    for (const std::string& word : *words) {
+      node.command.push_back(expanded(word, node.environment));
+    }
+  }
+  // A directory has no entry point.
+  if (has_image && !container.command.empty()) {
+    node.entry_point = node.command.front();
+    node.command.erase(node.command.begin());
+  }
+}
+
+// emptyDir is a folder that goes with the container. Others are the cluster's.
+void add_volumes(const PlannedPod& pod, const PodContainer& container, LabNode& node,
+                 std::vector<std::string>& notes) {
+  for (const auto& [name, path] : container.mounts) {
+    const auto volume = std::ranges::find(pod.pod->volumes, name, &k8s::PodVolume::name);
+    if (volume != pod.pod->volumes.end() && volume->kind == "emptyDir" && !path.empty()) {
+      node.options.insert(node.options.end(), {"--tmpfs", path});
+      continue;
+    }
+    notes.push_back(fmt::format(
+        "{}: {}: nothing is mounted at {}: {}", pod.pod->place.text(), pod.pod->title(), path,
+        volume == pod.pod->volumes.end() ? "there is no volume '" + name + "'"
+                                         : "volumes of kind " + volume->kind + " are not made"));
+  }
+}
+
+}  // namespace
+
+Result<void> furnish_container(const PlannedPod& pod, const PodContainer& container,
+                               const PodLabOptions& options, LabNode& node,
+                               std::vector<std::string>& notes) {
+  const auto other = options.images.find(container.image);
+  node.rootfs = options.rootfs;
+  if (node.rootfs.empty()) {
+    node.image = other == options.images.end() ? container.image : other->second;
+    if (node.image.empty() || node.image.starts_with('-')) {
+      return fail(ErrorCode::invalid_argument,
+                  fmt::format("container '{}' has no image", container.name));
+    }
+  }
+  add_environment(pod, container, node, notes);
+  add_program(container, node.rootfs.empty(), node);
+  add_volumes(pod, container, node, notes);
+  node.user = container.user;
+  node.memory = container.memory_bytes;
+  node.cpu = container.cpu;
+  if (container.is_read_only) {
+    node.options.emplace_back("--read-only");
+  }
+  if (container.gains_no_privileges) {
+    node.options.emplace_back("--security-opt=no-new-privileges");
+  }
+  for (const std::string& capability : container.capabilities_dropped) {
+    node.options.push_back("--cap-drop=" + capability);
+  }
+  for (const std::string& capability : container.capabilities_added) {
+    node.options.push_back("--cap-add=" + capability);
+  }
+  return {};
+}
+
+}  // namespace weft::labs

@@ -1,0 +1,231 @@
+// Owns what of a plan becomes hosts, cables, interfaces and containers.
+#include "emu/labs/pod_lab.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "emu/fabric/topology_yaml.hpp"
+#include "emu/labs/engine_words.hpp"
+#include "tests/unit/emu/k8s/manifests.hpp"
+
+namespace weft::labs {
+namespace {
+
+using k8s::changed;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+using ::testing::SizeIs;
+
+k8s::PodPlan plan_of_pods(const std::string& pods, const k8s::PlanOptions& options = {}) {
+  return k8s::plan_of(k8s::kPolicy, k8s::kNetwork, pods, options);
+}
+
+std::vector<std::string> link_names(const fabric::Topology& topology) {
+  std::vector<std::string> names;
+  for (fabric::LinkId link = 0; link < topology.links().size(); link += 2) {
+    names.push_back(topology.link_name(link));
+  }
+  return names;
+}
+
+TEST(PodLab, FunctionsShareTheCableOfTheirNic) {
+  const auto plan = plan_of_pods(k8s::kJob);
+  const auto lab = make_pod_lab(plan, {});
+  ASSERT_TRUE(lab) << lab.error().message;
+  EXPECT_TRUE(lab->file.topology.validate());
+  EXPECT_THAT(lab->file.nodes, SizeIs(64));
+  EXPECT_THAT(lab->processes, SizeIs(64));
+  EXPECT_THAT(lab->notes, IsEmpty());
+  const auto names = link_names(lab->file.topology);
+  EXPECT_THAT(names, SizeIs(64 + 8));  // a pod's, and one for each NIC of two nodes
+  EXPECT_THAT(names, Contains("node1_ibs1f0->_fabric"));
+  EXPECT_THAT(names, Contains("many-0->node1_ibs1f0"));
+  EXPECT_EQ(lab->file.nodes[0].device, "rxe");
+  EXPECT_EQ(lab->processes[0].restart, k8s::PodRestart::on_failure);
+  EXPECT_EQ(lab->processes[0].attempts, 7U);
+  // weftd reads it from a file.
+  const auto again =
+      fabric::read_topology("t.yml", fabric::write_topology(lab->file.topology), ".");
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->links().size(), lab->file.topology.links().size());
+}
+
+TEST(PodLab, AnAddressOfWhereaboutsIsThatOfAnInterface) {
+  const auto plan = plan_of_pods(k8s::kPod);
+  const auto lab = make_pod_lab(plan, {});
+  ASSERT_TRUE(lab) << lab.error().message;
+  ASSERT_THAT(lab->file.more_networks, SizeIs(1));
+  EXPECT_EQ(lab->file.more_networks[0].name, "default.ib-net");
+  // The engine's own address is none of the pods'.
+  EXPECT_THAT(lab->file.more_networks[0].subnets,
+              ElementsAre(Pair("192.168.100.0/24", "192.168.100.254")));
+  const LabNode& node = lab->file.nodes[0];
+  ASSERT_THAT(node.interfaces, SizeIs(1));
+  EXPECT_EQ(node.interfaces[0].name, "net1");
+  EXPECT_THAT(node.interfaces[0].addresses, ElementsAre("192.168.100.1"));
+  const LabIdentity identity{"k8s", "/run/k8s"};
+  const Words words =
+      run_node(EngineKind::podman, identity, lab->file, node, {}, {{"test-1", "10.89.0.2"}});
+  EXPECT_THAT(words, Contains("weft-k8s:ip=10.89.0.2,interface_name=eth0"));
+  EXPECT_THAT(words, Contains("weft-k8s-default.ib-net:ip=192.168.100.1,interface_name=net1"));
+}
+
+TEST(PodLab, TheGatewayIsAnAddressThatNobodyHas) {
+  const std::string network = changed(k8s::kNetwork, "192.168.100.0/24\"",
+                                      "192.168.100.0/29\", \"exclude\": [\"192.168.100.1/32\"]");
+  const std::string job = changed(changed(k8s::kJob, "parallelism: 64", "parallelism: 5"),
+                                  "completions: 64", "completions: 5");
+  const auto plan = k8s::plan_of(k8s::kPolicy, network, job);
+  const auto lab = make_pod_lab(plan, {});
+  ASSERT_TRUE(lab) << lab.error().message;
+  EXPECT_THAT(lab->file.more_networks[0].subnets,
+              ElementsAre(Pair("192.168.100.0/29", "192.168.100.1")));
+  const auto full = k8s::plan_of(k8s::kPolicy, changed(k8s::kNetwork, "0/24", "0/29"),
+                                 changed(changed(k8s::kJob, "parallelism: 64", "parallelism: 6"),
+                                         "completions: 64", "completions: 6"));
+  EXPECT_THAT(make_pod_lab(full, {}).error().message, HasSubstr("the container engine needs one"));
+}
+
+TEST(PodLab, WhatAnEngineCannotDoIsSaid) {
+  const std::string twice =
+      changed(changed(k8s::kPod, "networks: ib-net", "networks: ib-net,ib-net"),
+              "requests: {openshift.io/mlnxnics: 1}\n        limits: {openshift.io/mlnxnics: 1}",
+              "limits: {openshift.io/mlnxnics: 2}");
+  const auto plan = plan_of_pods(twice);
+  const auto lab = make_pod_lab(plan, {});
+  ASSERT_TRUE(lab) << lab.error().message;
+  EXPECT_THAT(lab->file.nodes[0].interfaces, SizeIs(1));
+  ASSERT_THAT(lab->notes, SizeIs(1));
+  EXPECT_THAT(lab->notes[0], HasSubstr("Pod default/test-1 has no interface net2"));
+  EXPECT_EQ(lab->file.topology.ports().size(), 2U);  // but it has both functions
+}
+
+TEST(PodLab, DevicesOfOtherPluginsHaveCablesOfTheirOwn) {
+  const std::string pod =
+      changed(changed(k8s::kPod, "\n  annotations:\n    k8s.v1.cni.cncf.io/networks: ib-net", ""),
+              "requests: {openshift.io/mlnxnics: 1}\n        limits: {openshift.io/mlnxnics: 1}",
+              "limits: {vpc.amazonaws.com/efa: 2}");
+  k8s::PlanOptions options;
+  options.cluster.resources["vpc.amazonaws.com/efa"] = 4;
+  const auto plan = plan_of_pods(pod, options);
+  ASSERT_TRUE(plan.is_good()) << plan_text(plan);
+  auto lab = make_pod_lab(plan, {});
+  ASSERT_TRUE(lab) << lab.error().message;
+  EXPECT_EQ(lab->file.nodes[0].device, "efa");
+  EXPECT_THAT(link_names(lab->file.topology),
+              ElementsAre("test-1->_fabric#0", "test-1->_fabric#1"));
+  PodLabOptions other;
+  other.devices["vpc.amazonaws.com/efa"] = "rxe";
+  EXPECT_EQ(make_pod_lab(plan, other)->file.nodes[0].device, "rxe");
+}
+
+TEST(PodLab, PodsThatDoNotStartAndPodsWithoutDevicesAreNoHosts) {
+  const std::string bare =
+      "---\napiVersion: v1\nkind: Pod\nmetadata: {name: bare}\nspec:\n"
+      "  containers: [{name: c, image: debian}]\n";
+  const std::string wrong = "---\n" + changed(changed(k8s::kPod, "test-1", "test-2"),
+                                              "networks: ib-net", "networks: ib-nte");
+  const auto plan = plan_of_pods(k8s::kPod + bare + wrong);
+  const auto lab = make_pod_lab(plan, {});
+  ASSERT_TRUE(lab) << lab.error().message;
+  ASSERT_THAT(lab->file.nodes, SizeIs(2));
+  EXPECT_FALSE(lab->file.nodes[1].has_nics);
+  EXPECT_EQ(lab->file.topology.ports().size(), 1U);
+  const auto nothing = plan_of_pods(bare.substr(4));
+  EXPECT_THAT(make_pod_lab(nothing, {}).error().message,
+              HasSubstr("no pod that starts has a device"));
+}
+
+constexpr const char* kRich = R"yaml(apiVersion: v1
+kind: Pod
+metadata: {name: rich, labels: {app: rich}}
+spec:
+  restartPolicy: Never
+  securityContext: {runAsUser: 1000}
+  initContainers: [{name: first, image: debian}]
+  volumes: [{name: scratch, emptyDir: {medium: Memory}}, {name: keys, secret: {secretName: k}}]
+  containers:
+    - name: main
+      image: mellanox/test
+      command: [ib_send_lat, $(SIDE)]
+      args: ["$$(SIDE)", $(NONE)]
+      env:
+        - {name: SIDE, value: left}
+        - {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+        - {name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
+      volumeMounts: [{name: scratch, mountPath: /dev/shm}, {name: keys, mountPath: /keys}]
+      securityContext:
+        runAsGroup: 7
+        readOnlyRootFilesystem: true
+        allowPrivilegeEscalation: false
+        capabilities: {drop: [ALL], add: [IPC_LOCK]}
+      resources: {limits: {openshift.io/mlnxnics: 1, memory: 256Mi, cpu: 500m}}
+    - {name: side, image: debian, args: [hello]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: server}
+spec: {selector: {app: rich}, clusterIP: None}
+)yaml";
+
+TEST(PodLab, AContainerIsToldWhatItsManifestSays) {
+  const auto plan = plan_of_pods(kRich);
+  PodLabOptions options;
+  options.images["mellanox/test"] = "localhost/test";
+  const auto lab = make_pod_lab(plan, options);
+  ASSERT_TRUE(lab) << lab.error().message;
+  ASSERT_THAT(lab->file.nodes, SizeIs(2));
+  const LabNode& node = lab->file.nodes[0];
+  EXPECT_EQ(node.image, "localhost/test");
+  EXPECT_EQ(node.entry_point, "ib_send_lat");
+  EXPECT_THAT(node.command, ElementsAre("left", "$(SIDE)", "$(NONE)"));
+  EXPECT_THAT(node.environment, ElementsAre(Pair("SIDE", "left"), Pair("NODE", "node1")));
+  EXPECT_EQ(node.user, "1000:7");
+  EXPECT_EQ(node.memory, "268435456");
+  EXPECT_EQ(node.cpu, "0.5");
+  EXPECT_THAT(node.options,
+              ElementsAre("--tmpfs", "/dev/shm", "--read-only", "--security-opt=no-new-privileges",
+                          "--cap-drop=ALL", "--cap-add=IPC_LOCK"));
+  EXPECT_THAT(lab->file.other_users, ElementsAre(1000U));
+  EXPECT_EQ(lab->processes[0].restart, k8s::PodRestart::never);
+  EXPECT_THAT(lab->notes,
+              ElementsAre(HasSubstr("init containers (first)"), HasSubstr("IP is not set"),
+                          HasSubstr("nothing is mounted at /keys: volumes of kind secret")));
+  // The second one has the network and the devices of the first.
+  const LabNode& side = lab->file.nodes[1];
+  EXPECT_EQ(side.name, "rich.side");
+  EXPECT_EQ(side.beside, "rich");
+  EXPECT_TRUE(side.has_nics);
+  EXPECT_EQ(side.entry_point, "");
+  EXPECT_THAT(side.command, ElementsAre("hello"));
+  const LabIdentity identity{"a-b", "/run/a-b"};
+  const Words words =
+      run_node(EngineKind::podman, identity, lab->file, side, {}, {{"rich", "10.89.0.2"}});
+  EXPECT_THAT(words, Contains("container:weft-a--b-rich"));
+  EXPECT_THAT(words, Contains("weft-a--b-rich.side"));
+  EXPECT_THAT(words, testing::Not(Contains("--hostname")));
+  // Services are other names of pods.
+  EXPECT_THAT(lab->file.aliases, Contains(Pair("server", "rich")));
+  EXPECT_THAT(lab->file.aliases, Contains(Pair("server.default.svc.cluster.local", "rich")));
+  EXPECT_THAT(lab->file.aliases, Contains(Pair("rich.server", "rich")));
+}
+
+TEST(PodLab, QuantitiesAreThoseOfTheApi) {
+  EXPECT_EQ(k8s::bytes_of_quantity("5120Mi"), "5368709120");
+  EXPECT_EQ(k8s::bytes_of_quantity("1G"), "1000000000");
+  EXPECT_EQ(k8s::bytes_of_quantity("1.5Ki"), "1536");
+  for (const char* text : {"", "Mi", "-1", "1X", "inf", "nan", "1e300"}) {
+    EXPECT_FALSE(k8s::bytes_of_quantity(text)) << text;
+    EXPECT_FALSE(k8s::cores_of_quantity(text) && text != std::string("1e300")) << text;
+  }
+  EXPECT_EQ(k8s::cores_of_quantity("1500m"), "1.5");
+  EXPECT_EQ(k8s::cores_of_quantity("2"), "2");
+}
+
+}  // namespace
+}  // namespace weft::labs
