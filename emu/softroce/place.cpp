@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <vector>
 
 #include "srd/io/posix.hpp"
 #include "srd/net/address_text.hpp"
@@ -99,11 +100,11 @@ Result<Place> find_place(const json& status, const std::string& host) {
       std::ranges::find_if(ports, [&](const Port& port) { return port.host == host; });
   const Port& port = wished == ports.end() ? ports.front() : *wished;
   Place place{.address = {},
-              .neighbours = {},
               .own_socket = port.own_socket,
               .network_socket = port.network_socket,
               .mtu = std::min(kLargestMtu, status["mtu"].get<std::size_t>() + kHeadersOfIp)};
   unsigned number = host.empty() ? 1 : *number_of(host);
+  std::optional<srd::Address> any;
   std::optional<srd::Address> on_link;
   for (const json& nic : status["nics"]) {
     const auto text = nic["address"].get<std::string>();
@@ -112,7 +113,7 @@ Result<Place> find_place(const json& status, const std::string& host) {
       return fail(ErrorCode::invalid_argument, "a kernel cannot reach " + text +
                                                    ": start the network with `weft up --routable`");
     }
-    place.neighbours.push_back(*address);
+    any = address;
     if (host.empty()) {
       number = std::max(number, octet(*address, 2) + 1);
     }
@@ -120,12 +121,11 @@ Result<Place> find_place(const json& status, const std::string& host) {
       on_link = *address;
     }
   }
-  if (place.neighbours.empty() || number > kLastHost) {
+  if (!any || number > kLastHost) {
     return fail(ErrorCode::out_of_resources, "the network has no number for one more host");
   }
-  const srd::Address& any = place.neighbours.front();
   place.address =
-      on_link ? beside(*on_link) : srd::Address::v4(octet(any, 0), octet(any, 1), number, 1);
+      on_link ? beside(*on_link) : srd::Address::v4(octet(*any, 0), octet(*any, 1), number, 1);
   return place;
 }
 

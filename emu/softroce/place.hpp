@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 #include "srd/base/result.hpp"
 #include "srd/net/address.hpp"
@@ -16,8 +15,7 @@ namespace weft::softroce {
 
 struct Place {
   srd::Address address;
-  std::vector<srd::Address> neighbours;  // NICs of ours
-  std::string own_socket;                // one datagram is one frame, between these two
+  std::string own_socket;  // one datagram is one frame, between these two
   std::string network_socket;
   std::size_t mtu = 1500;  // of the guest's interface
 };

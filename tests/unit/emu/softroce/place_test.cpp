@@ -55,7 +55,6 @@ TEST_F(PlaceTest, IsTheNextHostOnAPortThatIsOnNoLink) {
   const auto place = find_place(status({{"a", ""}}), "");
   ASSERT_TRUE(place) << place.error().message;
   EXPECT_EQ(srd::to_text(place->address), "10.77.3.1");
-  EXPECT_EQ(place->neighbours.size(), 3U);
   EXPECT_EQ(place->own_socket, folder_.path() + "/a.guest");
   EXPECT_EQ(place->network_socket, folder_.path() + "/a.weftd");
   EXPECT_EQ(place->mtu, 4200U);
