@@ -113,7 +113,7 @@ Result<Place> find_place(const json& status, const std::string& host) {
       return fail(ErrorCode::invalid_argument, "a kernel cannot reach " + text +
                                                    ": start the network with `weft up --routable`");
     }
-    any = address;
+    any = *address;
     if (host.empty()) {
       number = std::max(number, octet(*address, 2) + 1);
     }

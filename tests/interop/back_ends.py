@@ -242,26 +242,51 @@ def pairs_table(outcomes):
     return lines
 
 
+DOCUMENT = """# Our soft-RoCE beside Linux's, on the same programs
+
+What each back end does with the same programs, alone; how they speak with each other is in
+[interop.md](interop.md). Written by
+
+```
+python3 tests/interop/back_ends.py {weft} {programs} --write docs/verbs.md
+```
+
+which runs one command on each of them, by `weft run --device rxe -- COMMAND` and by
+`weft softroce vm --root / --kernel K -- COMMAND`.
+
+## rdma-core's own tests (pyverbs)
+
+Passed/skipped/failed, without those of other devices. The tests of rdma_cm are told the device's
+address, which they would look for at an interface in `device/net`. Seconds: {seconds}.
+
+{modules}
+
+Tests that end differently:
+
+{tests}
+
+## Stock programs and ours, in pairs on one device
+
+Pingpongs of rdma-core and perftest over RC, UC and UD, `weft_verbs_data`, `weft_verbs_peers`.
+
+{pairs}
+
+## Refusals
+
+`weft_verbs_refusals` ([roce.md](roce.md)) expects what our device does: errnos, and statuses of
+completions, as numbers.
+
+{refusals}
+"""
+
+
 def document(outcomes, weft, programs):
-    command = (f"python3 tests/interop/back_ends.py {weft} {programs} --write docs/verbs.md")
-    parts = [
-        "# Our soft-RoCE beside Linux's, on the same programs", "",
-        "What each back end does with the same programs, alone; how they speak with each other is in",
-        "[interop.md](interop.md). Written by", "", "```", command, "```", "",
-        "which runs one command on each: `weft run --device rxe -- COMMAND`, and `weft softroce vm "
-        "--root / --kernel K -- COMMAND`.", "",
-        "## rdma-core's own tests (pyverbs)", "",
-        "Passed/skipped/failed, without those of other devices. The tests of rdma_cm are told the",
-        "device's address, which they would look for at an interface that soft-RoCE has not. Seconds: "
-        + ", ".join(f"{one.name} {one.seconds:.0f}" for one in outcomes) + ".", "",
-        *by_module(outcomes), "", "Tests that end differently:", "", *different_tests(outcomes), "",
-        "## Stock programs and ours, in pairs on one device", "",
-        "Pingpongs of rdma-core and perftest over RC, UC and UD, `weft_verbs_data`, "
-        "`weft_verbs_peers`.", "", *pairs_table(outcomes), "",
-        "## Refusals", "",
-        "`weft_verbs_refusals` ([roce.md](roce.md)) expects what our device does: errnos, and",
-        "statuses of completions, as numbers.", "", *refusals_that_differ(outcomes), ""]
-    return "\n".join(parts)
+    return DOCUMENT.format(
+        weft=weft, programs=programs,
+        seconds=", ".join(f"{one.name} {one.seconds:.0f}" for one in outcomes),
+        modules="\n".join(by_module(outcomes)), tests="\n".join(different_tests(outcomes)),
+        pairs="\n".join(pairs_table(outcomes)),
+        refusals="\n".join(refusals_that_differ(outcomes)))
 
 
 def main():

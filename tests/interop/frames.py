@@ -104,7 +104,8 @@ class Account:
         self.opcodes[opcode] += 1
         if opcode & 0x1F in (ACKNOWLEDGE, 0x0D, 0x0F, 0x10, ATOMIC_ACKNOWLEDGE):
             syndrome = ip[bth + 12]
-            source = ".".join(map(str, ip[12:16])) if udp == 20 else socket.inet_ntop(socket.AF_INET6, ip[8:24])
+            source = (socket.inet_ntop(socket.AF_INET, ip[12:16]) if udp == 20 else
+                      socket.inet_ntop(socket.AF_INET6, ip[8:24]))
             if syndrome >> 5 == 3:
                 self.naks[source, NAKS.get(syndrome & 31, f"code {syndrome & 31}")] += 1
             elif syndrome >> 5 == 1:

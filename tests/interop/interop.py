@@ -436,7 +436,7 @@ class Suite:
 
 
 def ip6_of(address, prefix="fd77:6566:7400::"):
-    """The IPv6 address of the NIC with that IPv4 address: its Ethernet address is 02:00 and that."""
+    """Of the NIC with that IPv4 address, whose Ethernet address is 02:00 and that."""
     four = ipaddress.ip_address(address).packed
     interface = b"\0\0" + four[:1] + b"\xff\xfe" + four[1:]
     return str(ipaddress.ip_address(ipaddress.ip_address(prefix).packed[:8] + interface))

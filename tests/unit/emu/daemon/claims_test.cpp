@@ -310,7 +310,7 @@ TEST_F(ClaimsTest, WhatIsNoQuestionIsNotAnswered) {
     return std::ranges::find(where, std::size_t{0}) != where.end();
   };
   for (const Frame& whole : {arp, icmp}) {
-    const std::size_t needed = &whole == &arp ? 42 : 86;
+    const std::size_t needed = whole.size() == arp.size() ? 42 : 86;
     for (std::size_t size = 0; size < needed; ++size) {
       EXPECT_FALSE(is_answered(Frame(whole.begin(), whole.begin() + size))) << size;
     }
