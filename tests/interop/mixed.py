@@ -153,7 +153,8 @@ def write_echo(guest):
 def wait_for_all(jobs, stream):
     wrong = []
     for what, side, job in reversed(jobs):  # those that ask end first
-        code, said = side.wait(job, PATIENCE)
+        # Whoever answers somebody who has failed may wait for ever.
+        code, said = side.wait(job, 5 if wrong else PATIENCE)
         print(f"{'ok' if code == 0 else 'FAILED':8}{what}", flush=True)
         if code != 0:
             wrong.append(f"{what}: exit code {code}\n{said}")
