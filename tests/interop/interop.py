@@ -250,15 +250,17 @@ class Case:
 GIDS = {"": "{gid}", ".link_local": "{gid0}", ".ipv6": "{gid6}"}
 
 
-def our_programs(folder):
+def our_programs(folder, lossy):
     """Those that look at every byte, and at every refusal."""
     # "lossy" with any network: a guest that gets no core loses what it does not take in time.
     found = []
     for name, program, says, naks in (("data", "weft_verbs_data", "atomics: all right", ()),
                                       ("peers", "weft_verbs_peers", "all as it must", REFUSALS)):
         for gid in ("", ".ipv6"):
+            # A guest paints bytes slowly.
+            longest = 65537 if gid or lossy else 1048579
             words = ("WEFT_VERBS_TIMEOUT=18 WEFT_VERBS_ANSWERS={server} "
-                     f"WEFT_VERBS_GID={GIDS[gid]} {folder}/{program} {{port}}")
+                     f"WEFT_VERBS_LONGEST={longest} WEFT_VERBS_GID={GIDS[gid]} {folder}/{program} {{port}}")
             found.append(Case(f"verbs_{name}{gid}", words + " lossy", words + " {tcp} lossy", says,
                               naks=naks))
     return found
@@ -328,7 +330,7 @@ def connections():
 
 
 def cases(folder, lossy):
-    return our_programs(folder) + pingpongs(lossy) + perftests(lossy) + connections()
+    return our_programs(folder, lossy) + pingpongs(lossy) + perftests(lossy) + connections()
 
 
 class Suite:

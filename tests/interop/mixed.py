@@ -27,7 +27,7 @@ import interop  # pylint: disable=wrong-import-position
 FABRIC = interop.HERE.parent / "conformance" / "fabrics" / "four_leaves.yaml"
 GUEST, TAP, TAP_DEVICE = "10.77.3.101", "10.77.4.101", "weft-cable"
 TCP_PORT = 7000
-TCP_BYTES = 12_000_000
+TCP_BYTES = 40_000_000
 PATIENCE = 240
 
 # In the guest: takes a stream, sends it back, and says what it was.
@@ -125,7 +125,7 @@ def start_all(network, guest, programs):
     one, two = interop.Ours(network, "h1"), interop.Ours(network, "h2")
     port = interop.free_ports(1)[0]
     data = f"WEFT_VERBS_TIMEOUT=18 {programs}/weft_verbs_data {port}"
-    rping = "rping -V -C 1500 -S 20000 -p"
+    rping = "rping -V -C 600 -S 20000 -p"
     echo = guest.start(f"/usr/bin/python3 -I -S {write_echo(guest)}")
     guest.wait_until_it_listens(echo, TCP_PORT)
     jobs = [("rping, guest serves h1", guest, guest.start(f"{rping} 7001 -s -a {GUEST}")),
