@@ -14,9 +14,9 @@
 namespace weft::srd {
 
 // For links whose room is not known beforehand: they take frames as long as there is room here, and
-// keep what the link refused. After `patience` without a frame taken, the rest is dropped: a reader that has
-// stopped must not stop its writer. It is waited for once: until the link takes a frame again, what
-// it refuses is dropped at the next flush().
+// keep what the link refused. After `patience` without a frame taken, the rest is dropped: a reader
+// that has stopped must not stop its writer. It is waited for once: until the link takes a frame
+// again, what it refuses is dropped at the next flush().
 class HeldFrames {
  public:
   HeldFrames(std::size_t capacity, std::size_t max_frame, Duration patience)
