@@ -66,6 +66,7 @@ class Ours:
     def __init__(self, network, host="h1"):
         self.network, self.host = network, host
         self.running = []
+        network.sides.append(self)
 
     def start(self, command):
         log = tempfile.TemporaryFile()
@@ -92,6 +93,11 @@ class Ours:
         except ProcessLookupError:
             pass
         job[0].wait()
+
+    def end(self):
+        for job in self.running:
+            if job[0].poll() is None:
+                self.kill(job)
 
     def wait_until_it_listens(self, job, port):
         """On a TCP port; without one, on a port of rdma_cm, as a descriptor of that name shows."""
@@ -217,7 +223,7 @@ class Network:
     """One that stays until down()."""
 
     def __init__(self, weft, folder, words):
-        self.weft, self.name = weft, f"interop{os.getpid()}"
+        self.weft, self.name, self.sides = weft, f"interop{os.getpid()}", []
         runtime = folder / "run"
         runtime.mkdir(mode=0o700)
         self.env = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
@@ -232,6 +238,8 @@ class Network:
         return done.stdout
 
     def down(self):
+        for side in self.sides:
+            side.end()
         subprocess.run([self.weft, "down", self.name], env=self.env, check=False,
                        capture_output=True)
 
@@ -260,7 +268,8 @@ def our_programs(folder, lossy):
             # A guest paints bytes slowly.
             longest = 65537 if gid or lossy else 1048579
             words = ("WEFT_VERBS_TIMEOUT=18 WEFT_VERBS_ANSWERS={server} "
-                     f"WEFT_VERBS_LONGEST={longest} WEFT_VERBS_GID={GIDS[gid]} {folder}/{program} {{port}}")
+                     f"WEFT_VERBS_LONGEST={longest} WEFT_VERBS_GID={GIDS[gid]} "
+                     f"{folder}/{program} {{port}}")
             found.append(Case(f"verbs_{name}{gid}", words + " lossy", words + " {tcp} lossy", says,
                               naks=naks))
     return found

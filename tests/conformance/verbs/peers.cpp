@@ -302,7 +302,7 @@ void Peers::bad_receives() {
   };
   play({.what = "SEND that is longer than its receive",
         .expected = IBV_WC_REM_INV_REQ_ERR,
-        .on_linux = IBV_WC_REM_OP_ERR,  // 6.1
+        .on_linux = IBV_WC_REM_OP_ERR,
         .show =
             [&](Link& link) {
               post_receive(link, kPiece - 1);
