@@ -42,7 +42,7 @@ LAYERS = {
     "emu/launch": ["srd", "emu/attach", "emu/devices", "emu/fabric", "emu/kernel"],
     "emu/k8s": ["srd/base", "emu/fabric"],
     "emu/labs": ["srd", "emu/launch", "emu/fabric", "emu/k8s"],
-    "emu/softroce": ["srd", "emu/launch"],
+    "emu/softroce": ["srd", "emu/launch", "emu/roce/wire"],
     "integration/nccl/core": TRANSPORT,
     "integration/nccl": ["srd", "emu/attach"],
     "integration/kubernetes": ["srd/base", "srd/io/posix.hpp", "emu/launch", "emu/fabric"],

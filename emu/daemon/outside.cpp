@@ -155,6 +155,12 @@ std::unique_ptr<srd::FrameIo> Outside::remove(std::size_t port) {
   return std::move(ports_[port]->io);
 }
 
+bool Outside::has_kernel(const PlantNic& nic) const {
+  return std::ranges::any_of(ports_, [&](const auto& port) {
+    return port->io != nullptr && port->is_kernel && port->nic == &nic;
+  });
+}
+
 bool Outside::claim(TimePoint now, std::size_t port, std::span<const std::byte> frame) {
   return is_group(frame, kMac) ||
          by_mac_.claim(now, port, ports_[port]->proved, mac_at(frame, kMac));

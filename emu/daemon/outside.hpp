@@ -64,6 +64,8 @@ class Outside {
   // All numbers are below this; some may be free.
   [[nodiscard]] std::size_t size() const { return ports_.size(); }
   [[nodiscard]] bool is_there(std::size_t port) const { return ports_[port]->io != nullptr; }
+  // A tap on that NIC's link is the kernel of its host.
+  [[nodiscard]] bool has_kernel(const PlantNic& nic) const;
   [[nodiscard]] Port& port(std::size_t index) { return *ports_[index]; }
   [[nodiscard]] const Port& port(std::size_t index) const { return *ports_[index]; }
 

@@ -6,6 +6,7 @@
 
 #include "emu/daemon/capture.hpp"
 #include "emu/daemon/management.hpp"
+#include "emu/daemon/neighbours.hpp"
 #include "emu/daemon/switchboard_head.hpp"
 #include "srd/net/envelope.hpp"
 #include "srd/net/flow_key.hpp"
@@ -404,7 +405,9 @@ void Switchboard::take_from_port(TimePoint now, std::size_t index,
     return;
   }
   if (!steering) {
-    pass_between_ports(now, index, frame);
+    if (!answer_neighbour(now, index, frame)) {
+      pass_between_ports(now, index, frame);
+    }
     return;
   }
   const bool group = steering->packet.group && net::is_group(steering->destination);
@@ -463,6 +466,35 @@ bool Switchboard::is_our_mac(std::span<const std::byte> frame) const {
   net::MacAddress mac;
   std::memcpy(mac.data(), &frame[mac.size()], mac.size());
   return our_macs_.contains(mac);
+}
+
+// In the name of the NIC, unless a tap stands for the kernel of its host: that answers itself.
+bool Switchboard::answer_neighbour(TimePoint now, std::size_t index,
+                                   std::span<const std::byte> frame) {
+  const auto asked = asked_address(frame);
+  const PlantNic* nic = asked ? plant_.find(Protocols::nic_of(*asked)) : nullptr;
+  if (nic == nullptr || outside_->has_kernel(*nic)) {
+    return false;
+  }
+  if (!outside_->claim(now, index, frame)) {
+    ++outside_->port(index).dropped;
+    drop(FrameDrop::wrong_source, frame);
+    return true;
+  }
+  const std::vector<std::byte> answer = neighbour_answer(frame, nic->address);
+  send_towards_port(now, nic,
+                    {.port = 0,
+                     .block = 0,
+                     .record = {},
+                     .management = false,
+                     .group = false,
+                     .outside = static_cast<std::int16_t>(index),
+                     .outside_serial = outside_->port(index).serial,
+                     .source = {},
+                     .damaged = false,
+                     .frame = answer},
+                    Head(answer));
+  return true;
 }
 
 // From one port to the outside to others: there weftd is a learning switch.

@@ -124,6 +124,9 @@ class Switchboard {
                                  bool steered) const;
   [[nodiscard]] bool is_our_mac(std::span<const std::byte> frame) const;
   void pass_between_ports(TimePoint now, std::size_t port, std::span<const std::byte> frame);
+  // False: the frame does not ask for the Ethernet address of a NIC of ours.
+  [[nodiscard]] bool answer_neighbour(TimePoint now, std::size_t port,
+                                      std::span<const std::byte> frame);
   // To one port, by way of the modelled network where both ends are attached to it.
   void send_towards_port(TimePoint now, const PlantNic* from, Arrival leaving, const Head& head);
   void send_by_port(std::size_t port, const Arrival& arrival, const Head& head);

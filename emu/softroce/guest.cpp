@@ -22,9 +22,9 @@
 #include "emu/launch/child.hpp"
 #include "emu/launch/interrupt.hpp"
 #include "emu/launch/stream_writer.hpp"
+#include "emu/roce/wire/addresses.hpp"
 #include "srd/io/posix.hpp"
 #include "srd/net/address_text.hpp"
-#include "srd/net/envelope.hpp"
 
 namespace weft::softroce {
 namespace {
@@ -44,17 +44,6 @@ Result<Pipe> make_pipe() {
   return Pipe{srd::UniqueFd(ends[0]), srd::UniqueFd(ends[1])};
 }
 
-std::string text_of(const srd::net::MacAddress& mac) {
-  constexpr const char* kDigits = "0123456789abcdef";
-  std::string text;
-  for (const std::byte b : mac) {
-    const auto value = std::to_integer<unsigned>(b);
-    text += text.empty() ? "" : ":";
-    text += {kDigits[value >> 4], kDigits[value & 15]};
-  }
-  return text;
-}
-
 Result<void> write_file(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary);
   file << text;
@@ -62,18 +51,18 @@ Result<void> write_file(const std::string& path, const std::string& text) {
   return file ? Result<void>() : fail(ErrorCode::io_error, "cannot write '" + path + "'");
 }
 
-// Beside the address all neighbours' Ethernet addresses are given: NICs of weft answer no ARP.
+// The guest gets the addresses that a NIC of ours would have, so its device has the same GIDs. The
+// link-local one its kernel makes itself.
 Result<void> write_files(const GuestOptions& options) {
-  std::string neighbours;
-  for (const srd::Address& address : options.place.neighbours) {
-    neighbours += srd::to_text(address) + " " + text_of(srd::net::mac_of(address)) + "\n";
+  std::string addresses;
+  for (const srd::Address& address : roce::wire::addresses_of(options.place.address)) {
+    if (!roce::wire::is_link_local(address)) {
+      addresses += srd::to_text(address) + (address.is_v4() ? "/16\n" : "/64\n");
+    }
   }
-  return write_file(options.folder + "/job", options.job + "\n")
-      .and_then([&] { return write_file(options.folder + "/neighbours", neighbours); })
-      .and_then([&] {
-        return write_file(options.folder + "/address",
-                          srd::to_text(options.place.address) + "/16\n");
-      });
+  return write_file(options.folder + "/job", options.job + "\n").and_then([&] {
+    return write_file(options.folder + "/addresses", addresses);
+  });
 }
 
 // The last lines of a file, for an error.

@@ -17,7 +17,7 @@ namespace {
 
 // The version of the way in which images are made, as in image.sh: an image that an older weft made
 // has another name, and is not used.
-constexpr const char* kRecipe = "-r2";
+constexpr const char* kRecipe = "-r3";
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <vector>
 
 #include "srd/io/posix.hpp"
 #include "srd/net/address_text.hpp"
@@ -77,7 +78,40 @@ unsigned octet(const srd::Address& address, std::size_t index) {
   return std::to_integer<unsigned>(address.v4_bytes()[index]);
 }
 
+struct Nic {
+  std::string host;
+  srd::Address address;
+};
+
+Result<std::vector<Nic>> nics_of(const json& status) {
+  std::vector<Nic> nics;
+  for (const json& nic : status["nics"]) {
+    const auto text = nic["address"].get<std::string>();
+    const auto address = srd::parse_address(text);
+    if (!address || !address->is_v4() || octet(*address, 0) == 127) {
+      return fail(ErrorCode::invalid_argument, "a kernel cannot reach " + text +
+                                                   ": start the network with `weft up --routable`");
+    }
+    nics.push_back({nic["host"].get<std::string>(), *address});
+  }
+  return nics;
+}
+
+// The hosts of a topology may have other names; then h3 is the host whose addresses have that
+// number, as in all that weft is told.
+std::string real_name(const std::vector<Nic>& nics, const std::string& host) {
+  if (const auto number = number_of(host);
+      number && std::ranges::find(nics, host, &Nic::host) == nics.end()) {
+    const auto found = std::ranges::find_if(
+        nics, [&](const Nic& nic) { return octet(nic.address, 2) == *number; });
+    return found == nics.end() ? host : found->host;
+  }
+  return host;
+}
+
 }  // namespace
+
+unsigned number_of_host(const srd::Address& nic) { return octet(nic, 2); }
 
 srd::Address beside(const srd::Address& nic) {
   return srd::Address::v4(octet(nic, 0), octet(nic, 1), octet(nic, 2), kNumberOfGuest);
@@ -90,40 +124,38 @@ Result<Place> find_place(const json& status, const std::string& host) {
                 "the network has no free port for a guest: `weft up --routable --port dgram:A,B` "
                 "gives it one, where A and B are paths of sockets");
   }
-  if (!host.empty() && !number_of(host)) {
+  const auto nics = nics_of(status);
+  if (!nics) {
+    return tl::unexpected(nics.error());
+  }
+  const std::string name = real_name(*nics, host);
+  const bool is_known = std::ranges::find(*nics, name, &Nic::host) != nics->end();
+  if (!host.empty() && !is_known && !number_of(host)) {
     return fail(ErrorCode::invalid_argument, "'" + host + "' is no host: give h1 to h254");
   }
   // A port on the host's link is better than any other: only there does the modelled network lie
   // between the guest and its peers.
   const auto wished =
-      std::ranges::find_if(ports, [&](const Port& port) { return port.host == host; });
+      std::ranges::find_if(ports, [&](const Port& port) { return port.host == name; });
   const Port& port = wished == ports.end() ? ports.front() : *wished;
   Place place{.address = {},
-              .neighbours = {},
               .own_socket = port.own_socket,
               .network_socket = port.network_socket,
               .mtu = std::min(kMaxMtu, status["mtu"].get<std::size_t>() + kHeadersOfIp)};
-  unsigned number = host.empty() ? 1 : *number_of(host);
+  unsigned number = number_of(host).value_or(1);
   std::optional<srd::Address> on_link;
-  for (const json& nic : status["nics"]) {
-    const auto text = nic["address"].get<std::string>();
-    const auto address = srd::parse_address(text);
-    if (!address || !address->is_v4() || octet(*address, 0) == 127) {
-      return fail(ErrorCode::invalid_argument, "a kernel cannot reach " + text +
-                                                   ": start the network with `weft up --routable`");
-    }
-    place.neighbours.push_back(*address);
+  for (const Nic& nic : *nics) {
     if (host.empty()) {
-      number = std::max(number, octet(*address, 2) + 1);
+      number = std::max(number, number_of_host(nic.address) + 1);
     }
-    if (nic["host"] == (host.empty() ? port.host : host) && !on_link) {
-      on_link = *address;
+    if (nic.host == (host.empty() ? port.host : name) && !on_link) {
+      on_link = nic.address;
     }
   }
-  if (place.neighbours.empty() || number > kLastHost) {
+  if (nics->empty() || number > kLastHost) {
     return fail(ErrorCode::out_of_resources, "the network has no number for one more host");
   }
-  const srd::Address& any = place.neighbours.front();
+  const srd::Address& any = nics->front().address;
   place.address =
       on_link ? beside(*on_link) : srd::Address::v4(octet(any, 0), octet(any, 1), number, 1);
   return place;

@@ -41,8 +41,7 @@ std::vector<std::string> qemu_words(const GuestOptions& options, const GuestStre
       "-kernel", options.image + "/kernel", "-initrd", options.image + "/initrd", "-append",
       "console=ttyS0 quiet panic=-1 no_timer_check", "-fw_cfg",
       fmt::format("name=opt/weft/job,file={}/job", folder), "-fw_cfg",
-      fmt::format("name=opt/weft/neighbours,file={}/neighbours", folder), "-fw_cfg",
-      fmt::format("name=opt/weft/address,file={}/address", folder), "-fw_cfg",
+      fmt::format("name=opt/weft/addresses,file={}/addresses", folder), "-fw_cfg",
       fmt::format("name=opt/weft/mac,string={:02x}", fmt::join(octets, ":")),
       // Streams
       // The job's streams are not the console's: the kernel writes there, and its lines would be

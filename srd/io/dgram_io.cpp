@@ -40,7 +40,7 @@ DgramIo::DgramIo(const Config& config)
     : config_(config),
       remote_(socket_address(config.remote)),
       buffer_(std::make_unique<std::byte[]>(kBurst * (config.max_frame + 1))),
-      held_(kBurst, config.max_frame, config.patience) {}
+      held_(config.max_held, config.max_frame, config.patience) {}
 
 Result<std::unique_ptr<DgramIo>> DgramIo::create(const Config& config) {
   if (!fits(config.local) || !fits(config.remote) || config.local == config.remote) {
@@ -129,7 +129,7 @@ void DgramIo::flush() {
 
 std::size_t DgramIo::transmit_room() {
   flush();
-  return held_.empty() ? kBurst : 0;
+  return held_.room() >= kBurst ? kBurst : 0;
 }
 
 std::size_t DgramIo::transmit(std::span<const TxFrame> frames) {

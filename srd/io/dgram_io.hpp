@@ -19,9 +19,10 @@
 
 namespace weft::srd {
 
-// A datagram socket does not say beforehand whether its reader has room. So a burst is taken whole,
-// and frames that found no room wait in `held_`; while any wait, transmit_room() is 0. receive()
-// and transmit() try them again first. One thread at a time.
+// A datagram socket does not say beforehand whether its reader has room, and has little: ten frames
+// by Linux's default, which a virtual machine without a core does not take. So frames that find no
+// room wait in `held_`, as in the buffers of a switch, and only a full one makes senders wait.
+// receive() and transmit() try them again first. One thread at a time.
 class DgramIo final : public FrameIo {
  public:
   static constexpr std::size_t kBurst = 32;
@@ -30,8 +31,9 @@ class DgramIo final : public FrameIo {
     std::string local;   // path of our socket; a socket that lies there is replaced
     std::string remote;  // path of the other side's, which may come and go
     std::size_t max_frame = 9216;
-    // Until held frames are dropped: as long as weftd waits for a process.
-    Duration patience = std::chrono::milliseconds{20};
+    std::size_t max_held = 1024;  // frames
+    // Until held frames are dropped. A machine that another one emulates may wait long for a core.
+    Duration patience = std::chrono::milliseconds{200};
   };
   [[nodiscard]] static Result<std::unique_ptr<DgramIo>> create(const Config& config);
   ~DgramIo() override;

@@ -32,17 +32,30 @@ code=$?
 [ "$(cat "$dir/said")" = Linux ] || fail "another output than Linux"
 grep -qx 'to errors' "$dir/errors" || fail "its errors do not arrive"
 
-"$weft" softroce vm --timeout 240 -- sleep 1000 > "$dir/said" 2>&1 &
-pid=$!
-until qemu=$(pgrep -P $pid -f qemu-system); do
-  kill -0 $pid || fail "it ends by itself"
-  sleep 0.1
-done
-kill -KILL $pid
-wait $pid 2> /dev/null
-n=0
-while kill -0 "$qemu" 2> /dev/null; do
-  n=$((n + 1))
-  [ $n -lt 300 ] || fail "a guest outlives the weft that was killed"
-  sleep 0.1
+# However it is ended, QEMU and weftd end with it; where it can, it also takes its files away, and
+# those that a killed one has left.
+ends_after() {  # SIGNAL
+  mkdir -p -m 700 "$dir/tmp"
+  XDG_RUNTIME_DIR=$dir/tmp "$weft" softroce vm --timeout 240 -- sleep 1000 > "$dir/said" 2>&1 &
+  pid=$!
+  until pgrep -P $pid -f qemu-system > /dev/null; do
+    kill -0 $pid || fail "it ends by itself"
+    sleep 0.1
+  done
+  children=$(pgrep -P $pid)
+  kill "-$1" $pid
+  wait $pid 2> /dev/null
+  n=0
+  for child in $children; do
+    while kill -0 "$child" 2> /dev/null; do
+      n=$((n + 1))
+      [ $n -lt 300 ] || fail "SIG$1 to weft leaves $(ps -o args= -p "$child")"
+      sleep 0.1
+    done
+  done
+}
+ends_after KILL
+for signal in INT TERM; do
+  ends_after $signal
+  [ -z "$(ls -A "$dir/tmp")" ] || fail "SIG$signal leaves files: $(ls -A "$dir/tmp")"
 done

@@ -2,9 +2,9 @@
 """Frame by frame: checks every ICRC, and counts what the two sides have told each other."""
 
 import collections
+import socket
 import struct
 import zlib
-from pathlib import Path
 
 ROCE_PORT = 4791
 ACKNOWLEDGE, ATOMIC_ACKNOWLEDGE = 0x11, 0x12
@@ -12,15 +12,37 @@ NAKS = {0: "PSN sequence error", 1: "invalid request", 2: "remote access error",
         3: "remote operational error", 4: "invalid RD request"}
 
 
-def packets(path):
-    """The frames of a pcap file."""
-    data = Path(path).read_bytes()
-    order = "<" if data[:4] in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1") else ">"
-    at = 24
-    while at + 16 <= len(data):
-        captured, = struct.unpack_from(order + "I", data, at + 8)
-        yield data[at + 16:at + 16 + captured]
-        at += 16 + captured
+class Capture:
+    """The frames of a pcap file that another program is still writing."""
+
+    HEADER, RECORD = 24, 16
+
+    def __init__(self, path):
+        self.file = open(path, "rb")  # pylint: disable=consider-using-with
+        self.order = None
+        self.rest = b""
+
+    def new_frames(self):
+        """Those that have come since the last call."""
+        data = self.rest + self.file.read()
+        at = 0
+        if self.order is None:
+            if len(data) < self.HEADER:
+                self.rest = data
+                return
+            self.order = "<" if data[:4] in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1") else ">"
+            at = self.HEADER
+        while at + self.RECORD <= len(data):
+            captured, = struct.unpack_from(self.order + "I", data, at + 8)
+            end = at + self.RECORD + captured
+            if end > len(data):
+                break
+            yield data[at + self.RECORD:end]
+            at = end
+        self.rest = data[at:]
+
+    def close(self):
+        self.file.close()
 
 
 def ip_of(frame):
@@ -63,7 +85,7 @@ class Account:
     """What a capture says."""
 
     def __init__(self):
-        self.frames = 0
+        self.frames = self.ipv6 = 0
         self.wrong_icrc = []
         self.opcodes = collections.Counter()
         self.naks = collections.Counter()  # by (source address, name)
@@ -74,6 +96,7 @@ class Account:
             return
         ip, udp = found
         self.frames += 1
+        self.ipv6 += udp == 40
         if icrc_of(ip, udp) != ip[-4:]:
             self.wrong_icrc.append(frame.hex())
         bth = udp + 8
@@ -81,15 +104,29 @@ class Account:
         self.opcodes[opcode] += 1
         if opcode & 0x1F in (ACKNOWLEDGE, 0x0D, 0x0F, 0x10, ATOMIC_ACKNOWLEDGE):
             syndrome = ip[bth + 12]
-            source = ".".join(map(str, ip[12:16])) if udp == 20 else ip[8:24].hex()
+            source = (socket.inet_ntop(socket.AF_INET, ip[12:16]) if udp == 20 else
+                      socket.inet_ntop(socket.AF_INET6, ip[8:24]))
             if syndrome >> 5 == 3:
                 self.naks[source, NAKS.get(syndrome & 31, f"code {syndrome & 31}")] += 1
             elif syndrome >> 5 == 1:
                 self.naks[source, "receiver not ready"] += 1
 
+    def __str__(self):
+        naks = ", ".join(f"{source} {name}: {count}"
+                         for (source, name), count in sorted(self.naks.items()))
+        return (f"{self.frames} RoCE frames ({self.ipv6} by IPv6), {len(self.opcodes)} opcodes, "
+                f"{len(self.wrong_icrc)} with a wrong ICRC; NAKs: {naks or 'none'}")
 
-def account_of(path):
+    def take_in(self, other):
+        self.frames += other.frames
+        self.ipv6 += other.ipv6
+        self.wrong_icrc += other.wrong_icrc
+        self.opcodes += other.opcodes
+        self.naks += other.naks
+
+
+def account_of(frames):
     account = Account()
-    for frame in packets(path):
+    for frame in frames:
         account.add(frame)
     return account

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # Owns the tests of our soft-RoCE against Linux's: the same programs on our device and in a guest
 # with rdma_rxe, each side in either role, over a network that may lose and disorder.
-"""usage: interop.py WEFT VERBS_DATA [--kernel K] [--loss P] [-k REGEX] [--list] [--keep DIR]
+"""usage: interop.py WEFT PROGRAMS [--kernel K] [--loss P] [-k REGEX] [--list] [--keep FILE]
 
+PROGRAMS is the folder with weft_verbs_data and weft_verbs_peers (build/release/tests/conformance).
 Needs no root: qemu-system-x86_64, the guest's image (`weft softroce vm -- true` makes it), and the
 programs of rdmacm-utils, ibverbs-utils and perftest. Exit code 77 if something of this is missing.
 """
 
 import argparse
+import ipaddress
 import os
 import re
 import select
@@ -23,9 +25,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import frames  # pylint: disable=wrong-import-position
 
+HERE = Path(__file__).resolve().parent
+
 HOST_SEEN_BY_GUEST = "10.0.2.2"
 PATIENCE = 100  # seconds for a client; a guest that QEMU translates is slow
 ATTEMPTS = 3
+# NAKs that any job may bring about, because packets get lost.
+ALWAYS_RIGHT = {"receiver not ready", "PSN sequence error"}
+# What weft_verbs_peers asks for, each of which has to be seen.
+REFUSALS = {"invalid request", "remote access error", "remote operational error"}
 PROGRAMS = ["rping", "ucmatose", "udaddy", "ibv_rc_pingpong", "ib_send_bw"]
 
 
@@ -51,18 +59,19 @@ def free_ports(count):
 
 
 class Ours:
-    """Programs on the emulated device of host h1."""
+    """Programs on the emulated device of a host."""
 
     name = "ours"
 
-    def __init__(self, network):
-        self.network = network
+    def __init__(self, network, host="h1"):
+        self.network, self.host = network, host
         self.running = []
+        network.sides.append(self)
 
     def start(self, command):
         log = tempfile.TemporaryFile()
         process = subprocess.Popen(
-            [self.network.weft, "exec", self.network.name, "h1", "--", "sh", "-c", command],
+            [self.network.weft, "exec", self.network.name, self.host, "--", "sh", "-c", command],
             stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
             env=self.network.env, start_new_session=True)
         self.running.append((process, log))
@@ -84,6 +93,11 @@ class Ours:
         except ProcessLookupError:
             pass
         job[0].wait()
+
+    def end(self):
+        for job in self.running:
+            if job[0].poll() is None:
+                self.kill(job)
 
     def wait_until_it_listens(self, job, port):
         """On a TCP port; without one, on a port of rdma_cm, as a descriptor of that name shows."""
@@ -115,9 +129,9 @@ class Guest:
 
     name = "Linux"
 
-    def __init__(self, network, kernel, forwards, capture):
+    def __init__(self, network, kernel, forwards, capture, host="h2"):
         self.number = 0
-        words = [network.weft, "softroce", "vm", "--network", network.name, "--host", "h2",
+        words = [network.weft, "softroce", "vm", "--network", network.name, "--host", host,
                  "--kernel", kernel, "--root", "/", "--memory", "640", "--outside", "--capture",
                  str(capture)]
         for port in forwards:
@@ -206,16 +220,15 @@ class Guest:
 
 
 class Network:
-    """Two hosts of ours, and a port for the guest on the link of the second one."""
+    """One that stays until down()."""
 
-    def __init__(self, weft, folder):
-        self.weft, self.name = weft, f"interop{os.getpid()}"
+    def __init__(self, weft, folder, words):
+        self.weft, self.name, self.sides = weft, f"interop{os.getpid()}", []
         runtime = folder / "run"
         runtime.mkdir(mode=0o700)
         self.env = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
         self.env.pop("WEFT_SOCKET", None)
-        self.command("up", self.name, "--hosts", "2", "--routable", "--device", "rxe", "--port",
-                     f"dgram:{folder}/weftd,{folder}/guest@h2")
+        self.command("up", self.name, "--routable", "--device", "rxe", *words)
 
     def command(self, *words):
         done = subprocess.run([self.weft, *words], env=self.env, text=True, capture_output=True,
@@ -225,37 +238,68 @@ class Network:
         return done.stdout
 
     def down(self):
+        for side in self.sides:
+            side.end()
         subprocess.run([self.weft, "down", self.name], env=self.env, check=False,
                        capture_output=True)
 
 
 class Case:
     """One job, of a server and a client. `{port}` is a TCP port, `{tcp}` the server's address for
-    it, `{ip}` its address on the fabric; `{dev}` and `{gid}` are each side's own."""
+    it; `{ip}` and `{ip6}` are its addresses on the fabric; `{dev}` is each side's own, and so are
+    `{gid}`, `{gid0}` and `{gid6}`: the indices of the GIDs of IPv4, link-local, and IPv6. `naks`
+    are the refusals that the server has to give."""
 
-    def __init__(self, name, server, client, says="", by_tcp=True, codes=(0,)):
+    def __init__(self, name, server, client, says="", by_tcp=True, codes=(0,), naks=frozenset()):
         self.name, self.server, self.client = name, server, client
-        self.says, self.by_tcp, self.codes = says, by_tcp, codes
+        self.says, self.by_tcp, self.codes, self.naks = says, by_tcp, codes, set(naks)
 
 
-def cases(verbs_data, lossy):
+GIDS = {"": "{gid}", ".link_local": "{gid0}", ".ipv6": "{gid6}"}
+
+
+def our_programs(folder, lossy):
+    """Those that look at every byte, and at every refusal."""
     # "lossy" with any network: a guest that gets no core loses what it does not take in time.
-    program = f"WEFT_VERBS_TIMEOUT=18 {verbs_data} {{port}}"
-    found = [Case("verbs_data", program + " lossy", program + " {tcp} lossy",
-                  "atomics: all right")]
+    found = []
+    for name, program, says, naks in (("data", "weft_verbs_data", "atomics: all right", ()),
+                                      ("peers", "weft_verbs_peers", "all as it must", REFUSALS)):
+        for gid in ("", ".ipv6"):
+            # A guest paints bytes slowly.
+            longest = 65537 if gid or lossy else 1048579
+            words = ("WEFT_VERBS_TIMEOUT=18 WEFT_VERBS_ANSWERS={server} "
+                     f"WEFT_VERBS_LONGEST={longest} WEFT_VERBS_GID={GIDS[gid]} "
+                     f"{folder}/{program} {{port}}")
+            found.append(Case(f"verbs_{name}{gid}", words + " lossy", words + " {tcp} lossy", says,
+                              naks=naks))
+    return found
+
+
+def pingpongs(lossy):
+    found = []
     for mtu in (256, 512, 1024, 2048, 4096):
-        pingpong = f"ibv_rc_pingpong -d {{dev}} -g {{gid}} -p {{port}} -m {mtu} -c -n 40 -s "
         for size in (1, mtu, mtu + 1, 20001):
-            found.append(Case(f"rc_pingpong.mtu{mtu}.{size}", f"{pingpong}{size}",
-                              f"{pingpong}{size} {{tcp}}"))
-    kinds = [("srq", "-q 4", (1, 4097))]
+            # Each MTU by each kind of address.
+            kind = list(GIDS)[(size - 1) % 3] if size in (1, 20001) else ""
+            words = (f"ibv_rc_pingpong -d {{dev}} -g {GIDS[kind]} -p {{port}} -m {mtu} -c -n 40 "
+                     f"-s {size}")
+            found.append(Case(f"rc_pingpong.mtu{mtu}.{size}{kind}", words, words + " {tcp}"))
+    kinds = [("rc", "-m 1024", (3000,)), ("srq", "-q 4", (1, 4097))]
     if not lossy:  # nobody sends again what these lose
         kinds += [("uc", "-m 1024", (1, 1024, 9000)), ("ud", "", (1, 1000))]
     for kind, more, sizes in kinds:
         for size in sizes:
-            words = (f"ibv_{kind}_pingpong -d {{dev}} -g {{gid}} -p {{port}} {more} "
-                     f"-c -n 40 -s {size}")
-            found.append(Case(f"{kind}_pingpong.{size}", words, words + " {tcp}"))
+            for gid, index in GIDS.items():
+                if gid and size != sizes[-1]:
+                    continue
+                words = (f"ibv_{kind}_pingpong -d {{dev}} -g {index} -p {{port}} {more} "
+                         f"-c -n 40 -s {size}")
+                found.append(Case(f"{kind}_pingpong.{size}{gid}", words, words + " {tcp}"))
+    return found
+
+
+def perftests(lossy):
+    found = []
     tests = [("RC", verb, kind) for verb in ("send", "write", "read", "atomic")
              for kind in ("bw", "lat")]
     if not lossy:
@@ -267,9 +311,24 @@ def cases(verbs_data, lossy):
             words += "" if verb == "atomic" else f" -s {size}"
             words += "" if verb in ("read", "atomic") else f" -c {service}"
             found.append(Case(f"perftest.{service}.{verb}_{kind}.{size}", words, words + " {tcp}"))
+    for verb in ("send_bw", "write_bw", "read_lat"):
+        words = f"ib_{verb} -d {{dev}} -x {{gid6}} -p {{port}} -F -n 30 -u 17 -s 65536"
+        found.append(Case(f"perftest.RC.{verb}.ipv6", words, words + " {tcp}"))
+    words = "ib_write_bw -R -p {port} -F -n 30 -s 65536"
+    found.append(Case("perftest.RC.write_bw.rdma_cm", words, words + " {ip}", by_tcp=False))
+    return found
+
+
+def connections():
+    found = []
     for size in (64, 4096, 60000):
         found.append(Case(f"rping.{size}", f"rping -s -a {{ip}} -V -C 30 -S {size}",
                           f"rping -c -a {{ip}} -V -C 30 -S {size}", by_tcp=False))
+    found.append(Case("rping.4096.ipv6", "rping -s -a {ip6} -V -C 30 -S 4096",
+                      "rping -c -a {ip6} -V -C 30 -S 4096", by_tcp=False))
+    for name, address in (("", "{ip}"), (".ipv6", "{ip6}")):
+        words = f"/usr/bin/python3 -I -S {HERE}/connections.py {address} {{port}}"
+        found.append(Case("connections" + name, words, words + " ask", by_tcp=False))
     found.append(Case("ucmatose", "ucmatose -b {ip} -C 20 -c 3", "ucmatose -s {ip} -C 20 -c 3",
                       by_tcp=False))
     found.append(Case("udaddy", "udaddy -b {ip} -C 20", "udaddy -s {ip} -C 20", by_tcp=False))
@@ -279,9 +338,16 @@ def cases(verbs_data, lossy):
     return found
 
 
+def cases(folder, lossy):
+    return our_programs(folder, lossy) + pingpongs(lossy) + perftests(lossy) + connections()
+
+
 class Suite:
     def __init__(self, options, folder, capture):
-        self.network = Network(options.weft, folder)
+        # Two hosts of ours, and a port for the guest on the link of the second one.
+        self.network = Network(options.weft, folder,
+                               ["--hosts", "2", "--port",
+                                f"dgram:{folder}/weftd,{folder}/guest@h2"])
         self.lossy = options.loss > 0
         self.guest = None
         try:
@@ -294,26 +360,35 @@ class Suite:
                                      f"link: h1-*, loss: {options.loss}, reordering: 0.01, "
                                      "reorder_delay: 200us, duplication: 0.005")
             self.ip = {"ours": "10.77.1.1", "Linux": "10.77.2.101"}
+            self.ip6 = {name: ip6_of(address) for name, address in self.ip.items()}
             self.dev = {"ours": "rxe_0", "Linux": "rxe_0"}
-            self.gid = {side.name: self.gid_index(side) for side in (self.ours, self.guest)}
+            self.gids = {side.name: self.gid_indices(side) for side in (self.ours, self.guest)}
+            self.capture = frames.Capture(capture)
+            self.account = frames.Account()
         except BaseException:
             self.end()
             raise
 
-    def gid_index(self, side):
-        job = side.start("cd /sys/class/infiniband/rxe_0/ports/1/gids && grep -H . [0-9]*")
-        code, said = side.wait(job, 60)
-        wanted = "".join(f"{int(part):02x}" for part in self.ip[side.name].split("."))
+    def gid_indices(self, side):
+        job = side.start("cd /sys/class/infiniband/rxe_0/ports/1/gids && grep -H . [0-3]")
+        said = side.wait(job, 60)[1]
+        found = {}
         for line in said.splitlines():
             index, _, gid = line.strip().partition(":")
-            if code in (0, 2) and gid.replace(":", "").endswith("ffff" + wanted):
-                return int(index)
-        raise Failure(f"{side.name} has no GID of {self.ip[side.name]}: {said}")
+            if gid.count(":") == 7:
+                found[ipaddress.ip_address(gid)] = int(index)
+        wanted = {"gid": "::ffff:" + self.ip[side.name], "gid6": self.ip6[side.name],
+                  "gid0": ip6_of(self.ip[side.name], "fe80::")}
+        try:
+            return {name: found[ipaddress.ip_address(gid)] for name, gid in wanted.items()}
+        except KeyError as missing_one:
+            raise Failure(f"{side.name} has no GID {missing_one}: {said}") from None
 
     def run_until_heard(self, case, server, client):
         for attempt in range(ATTEMPTS):
             try:
-                return self.run(case, server, client)
+                self.run(case, server, client)
+                return self.look_at_frames(case, server)
             except LastWordLost:
                 if attempt + 1 == ATTEMPTS:
                     raise
@@ -325,8 +400,9 @@ class Suite:
             port, tcp = self.ports["guest"][self.turn % 4], "127.0.0.1"
         else:
             port, tcp = free_ports(1)[0], HOST_SEEN_BY_GUEST
-        fill = {"port": port, "tcp": tcp, "ip": self.ip[server.name]}
-        words = [text.format(dev=self.dev[side.name], gid=self.gid[side.name], **fill)
+        fill = {"port": port, "tcp": tcp, "server": server.name, "ip": self.ip[server.name],
+                "ip6": self.ip6[server.name]}
+        words = [text.format(dev=self.dev[side.name], **self.gids[side.name], **fill)
                  for side, text in ((server, case.server), (client, case.client))]
         serving = server.start(words[0]) if case.server else None
         try:
@@ -347,6 +423,26 @@ class Suite:
             raise Failure(f"exit codes: client {code}, server {server_code}\n{told}")
         if not re.search(case.says, said):
             raise Failure(f"the client does not say '{case.says}'\n{told}")
+        return told
+
+    def forget_frames(self):
+        """Of a job that has failed already: the next one is not to be blamed."""
+        self.account.take_in(frames.account_of(self.capture.new_frames()))
+
+    def look_at_frames(self, case, server):
+        """What an independent reader says of what both sides have sent since the last job."""
+        account = frames.account_of(self.capture.new_frames())
+        self.account.take_in(account)
+        wrong = [f"ICRC wrong in a frame: {frame}" for frame in account.wrong_icrc[:5]]
+        theirs = {self.ip[server.name], self.ip6[server.name],
+                  ip6_of(self.ip[server.name], "fe80::")}
+        for (source, name), count in account.naks.items():
+            if name not in ALWAYS_RIGHT and not (name in case.naks and source in theirs):
+                wrong.append(f"{source} answers '{name}' {count} times")
+        seen = {name for _, name in account.naks}
+        wrong += [f"nobody answers '{name}'" for name in sorted(case.naks - seen)]
+        if wrong:
+            raise Failure("\n".join(wrong))
 
     def end(self):
         if self.guest is not None:
@@ -354,16 +450,11 @@ class Suite:
         self.network.down()
 
 
-def look_at_frames(capture):
-    """What an independent reader says of everything that both sides have sent."""
-    account = frames.account_of(capture)
-    wrong = [f"ICRC wrong in a frame: {frame}" for frame in account.wrong_icrc[:5]]
-    allowed = {"receiver not ready", "PSN sequence error"}
-    wrong += [f"{source} answers {name} {count} times" for (source, name), count
-              in account.naks.items() if name not in allowed]
-    print(f"{account.frames} RoCE frames, {len(account.opcodes)} opcodes, "
-          f"{len(account.wrong_icrc)} with a wrong ICRC; NAKs: {dict(account.naks) or 'none'}")
-    return wrong
+def ip6_of(address, prefix="fd77:6566:7400::"):
+    """Of the NIC with that IPv4 address, whose Ethernet address is 02:00 and that."""
+    four = ipaddress.ip_address(address).packed
+    interface = b"\0\0" + four[:1] + b"\xff\xfe" + four[1:]
+    return str(ipaddress.ip_address(ipaddress.ip_address(prefix).packed[:8] + interface))
 
 
 def missing(options):
@@ -379,19 +470,19 @@ def missing(options):
     return ""
 
 
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__,
+def parse(text=__doc__):
+    parser = argparse.ArgumentParser(description=text,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("weft")
-    parser.add_argument("verbs_data")
+    parser.add_argument("programs")
     parser.add_argument("--kernel", default="default")
     parser.add_argument("--loss", type=float, default=0)
     parser.add_argument("-k", dest="wanted", default="")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--keep", help="where the capture goes")
+    parser.add_argument("--keep", help="where the capture goes, a file")
     options = parser.parse_args()
     options.weft = os.path.abspath(options.weft)
-    options.verbs_data = os.path.abspath(options.verbs_data)
+    options.programs = os.path.abspath(options.programs)
     return options
 
 
@@ -410,6 +501,7 @@ def run_suite(options, chosen, folder):
                     print(f"ok      {time.monotonic() - start:6.1f} s  {name}", flush=True)
                 except Failure as failure:
                     failed += 1
+                    suite.forget_frames()
                     print(f"FAILED  {time.monotonic() - start:6.1f} s  {name}\n{failure}",
                           flush=True)
                     if suite.guest.has_ended():
@@ -418,15 +510,13 @@ def run_suite(options, chosen, folder):
         suite.end()
         if options.keep and capture.exists():
             shutil.copy(capture, options.keep)
-    complaints = look_at_frames(capture)
-    for complaint in complaints:
-        print("FAILED  " + complaint)
-    return passed + (not complaints), failed + len(complaints)
+    print(suite.account)
+    return passed, failed
 
 
 def main():
     options = parse()
-    chosen = [case for case in cases(options.verbs_data, options.loss > 0)
+    chosen = [case for case in cases(options.programs, options.loss > 0)
               if re.search(options.wanted, case.name)]
     if options.list:
         print("\n".join(case.name for case in chosen))

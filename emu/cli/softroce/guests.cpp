@@ -60,11 +60,11 @@ Result<void> Guests::meet(const std::string& directory) {
     return tl::unexpected(answer.error());
   }
   for (const nlohmann::json& nic : (*answer)["status"]["nics"]) {
-    const auto host = nic["host"].get<std::string>();
     const auto address = srd::parse_address(nic["address"].get<std::string>());
     if (!address) {
       return tl::unexpected(address.error());
     }
+    const std::string host = name_of(softroce::number_of_host(*address) - 1);
     const std::string text = srd::to_text(softroce::beside(*address));
     placeholders_.try_emplace("{" + host + ".ip}", text);
     placeholders_.try_emplace("{" + host + ".gid}", "::ffff:" + text);

@@ -4,11 +4,13 @@
 //   weft_verbs_data PORT [HOST] [lossy]
 //
 // The end without a HOST waits for the other one. Lossy: datagrams and messages of unreliable
-// connections may get lost or come twice, but those that come are whole.
+// connections may get lost or come twice, but those that come are whole. WEFT_VERBS_LONGEST, the
+// same at both ends, makes longer messages shorter than that: for machines that are slow.
 #include <arpa/inet.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <span>
 #include <vector>
@@ -73,6 +75,11 @@ std::uint64_t mix(std::uint64_t value) {
   value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9;
   value = (value ^ value >> 27) * 0x94D049BB133111EB;
   return value ^ value >> 31;
+}
+
+std::uint32_t longest_wanted() {
+  const char* bytes = std::getenv("WEFT_VERBS_LONGEST");
+  return bytes == nullptr ? kLongest : static_cast<std::uint32_t>(std::atoi(bytes));
 }
 
 // What byte `at` of a message is.
@@ -252,7 +259,7 @@ void Traffic::lay_out(const Kind& kind, std::span<const std::uint32_t> lengths) 
   const std::uint32_t lkey = device_.region().lkey;
   const std::uint32_t port_mtu = 128U << device_.mtu();
   const std::uint32_t longest =
-      kind.type == IBV_QPT_UD ? std::min(kind.longest, port_mtu) : kind.longest;
+      std::min({kind.longest, longest_wanted(), kind.type == IBV_QPT_UD ? port_mtu : kLongest});
   for (const std::uint32_t length : lengths) {
     messages_.push_back({next_++, length <= longest ? length : length % (longest + 1)});
   }

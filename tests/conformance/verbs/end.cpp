@@ -96,8 +96,14 @@ Device::Device(std::size_t memory)
   choose_gid();
 }
 
-// That of an IPv4 address, as perftest does it; else the first.
+// The one that the environment says; else that of an IPv4 address, as perftest does it; else the
+// first.
 void Device::choose_gid() {
+  if (const char* index = std::getenv("WEFT_VERBS_GID"); index != nullptr) {
+    gid_index_ = static_cast<std::uint8_t>(std::atoi(index));
+    demand(ibv_query_gid(context_.get(), 1, gid_index_, &gid_) == 0, "there is no such GID");
+    return;
+  }
   constexpr unsigned char kV4[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
   for (int i = 0; i < port_.gid_tbl_len; ++i) {
     ibv_gid gid{};
@@ -154,8 +160,8 @@ ibv_wc Device::expect() {
 }
 
 Link::Link(const Device& device, Meeting& meeting, ibv_qp_type type, ibv_srq* srq,
-           std::uint32_t depth, ibv_mtu mtu)
-    : gid_index_(device.gid_index()) {
+           std::uint32_t depth, ibv_mtu mtu, const Manner& manner)
+    : gid_index_(device.gid_index()), manner_(manner) {
   ibv_qp_init_attr request{};
   request.qp_type = type;
   request.send_cq = request.recv_cq = device.queue();
@@ -192,7 +198,7 @@ void Link::to_init(ibv_qp_type type) {
   to.qp_state = IBV_QPS_INIT;
   to.port_num = 1;
   to.qkey = kKey;
-  to.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+  to.qp_access_flags = manner_.access;
   const int key = type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
   demand(ibv_modify_qp(pair_.get(), &to, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | key) == 0,
          "a queue pair does not come to INIT");
@@ -205,7 +211,7 @@ void Link::to_receive(ibv_qp_type type, ibv_mtu mtu) {
   to.path_mtu = mtu;
   to.dest_qp_num = peer_.number;
   to.rq_psn = peer_.first_packet;
-  to.max_dest_rd_atomic = 4;
+  to.max_dest_rd_atomic = manner_.max_dest_rd_atomic;
   // 0.64 ms.
   to.min_rnr_timer = 12;
   int mask = IBV_QP_STATE;
@@ -222,9 +228,9 @@ void Link::to_send(ibv_qp_type type, std::uint32_t first_packet) {
   ibv_qp_attr to{};
   to.qp_state = IBV_QPS_RTS;
   to.sq_psn = first_packet;
-  to.timeout = ack_timeout();
-  to.retry_cnt = 7;
-  to.rnr_retry = 7;
+  to.timeout = manner_.timeout == 0 ? ack_timeout() : manner_.timeout;
+  to.retry_cnt = manner_.retries;
+  to.rnr_retry = manner_.rnr_retries;
   to.max_rd_atomic = 4;
   int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
   if (type == IBV_QPT_RC) {

@@ -84,6 +84,15 @@ class Device {
   std::uint8_t gid_index_ = 0;
 };
 
+// What one end's queue pair of a reliable connection allows, and how patient it is.
+struct Manner {
+  unsigned access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+  std::uint8_t max_dest_rd_atomic = 4;
+  std::uint8_t timeout = 0;  // 0: as the environment says
+  std::uint8_t retries = 7;
+  std::uint8_t rnr_retries = 7;  // without end
+};
+
 // A queue pair, and its way to the one at the other end.
 class Link {
  public:
@@ -92,7 +101,7 @@ class Link {
 
   // Both ends make it at the same time. `srq` may be null.
   Link(const Device& device, Meeting& meeting, ibv_qp_type type, ibv_srq* srq, std::uint32_t depth,
-       ibv_mtu mtu);
+       ibv_mtu mtu, const Manner& manner = {});
 
   [[nodiscard]] ibv_qp* pair() const { return pair_.get(); }
   // Of a datagram: where it goes.
@@ -113,6 +122,7 @@ class Link {
   [[nodiscard]] ibv_ah_attr way() const;
 
   std::uint8_t gid_index_;
+  Manner manner_;
   Owned<ibv_qp, ibv_destroy_qp> pair_;
   Owned<ibv_ah, ibv_destroy_ah> handle_;
   Address peer_{};

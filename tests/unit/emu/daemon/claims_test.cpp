@@ -208,5 +208,132 @@ TEST_F(ClaimsTest, WhoHasGoneMayComeBackElsewhere) {
   EXPECT_EQ(forged(), 0U);
 }
 
+// --- Questions for Ethernet addresses. Nobody else is behind our NICs to answer them.
+
+const std::array kAsker{std::byte{0x02}, std::byte{0}, std::byte{0},
+                        std::byte{0},    std::byte{0}, std::byte{0x42}};
+
+Frame arp_question(const srd::Address& from, const srd::Address& about) {
+  Frame frame(60);  // with padding, as on a wire
+  std::memset(frame.data(), 0xFF, 6);
+  std::ranges::copy(kAsker, &frame[6]);
+  constexpr unsigned char kRequest[] = {8, 6, 0, 1, 8, 0, 6, 4, 0, 1};
+  std::memcpy(&frame[12], kRequest, sizeof kRequest);
+  std::ranges::copy(kAsker, &frame[22]);
+  std::memcpy(&frame[28], from.v4_bytes().data(), 4);
+  std::memcpy(&frame[38], about.v4_bytes().data(), 4);
+  return frame;
+}
+
+// Over the pseudo header, and what is there of the message.
+unsigned icmp_sum(const Frame& frame) {
+  unsigned sum = 58 + static_cast<unsigned>(frame.size() - 54);
+  for (std::size_t i = 22; i < frame.size(); i += 2) {
+    sum += net::load16(&frame[i]);
+  }
+  while (sum > 0xFFFF) {
+    sum = (sum & 0xFFFF) + (sum >> 16);
+  }
+  return sum;
+}
+
+Frame solicitation(const srd::Address& from, const srd::Address& about) {
+  Frame frame(86);
+  constexpr unsigned char kGroup[] = {0x33, 0x33, 0xFF};
+  std::memcpy(frame.data(), kGroup, sizeof kGroup);
+  std::memcpy(&frame[3], &about.bytes[13], 3);
+  std::ranges::copy(kAsker, &frame[6]);
+  constexpr unsigned char kHeader[] = {0x86, 0xDD, 0x60, 0, 0, 0, 0, 32, 58, 255};
+  std::memcpy(&frame[12], kHeader, sizeof kHeader);
+  std::ranges::copy(from.bytes, &frame[22]);
+  constexpr unsigned char kSolicitedNode[] = {0xFF, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xFF};
+  std::memcpy(&frame[38], kSolicitedNode, sizeof kSolicitedNode);
+  std::memcpy(&frame[51], &about.bytes[13], 3);
+  frame[54] = std::byte{135};
+  std::ranges::copy(about.bytes, &frame[62]);
+  frame[78] = frame[79] = std::byte{1};
+  std::ranges::copy(kAsker, &frame[80]);
+  net::store16(&frame[56], 0xFFFFU - icmp_sum(frame));
+  return frame;
+}
+
+TEST_F(ClaimsTest, ArpQuestionsForOurNicsAreAnswered) {
+  EXPECT_EQ(ways(0, arp_question(address(5), address(2))), std::vector<std::size_t>{0});
+  const Frame& answer = ports_[0]->out.at(0);
+  const auto mac = net::mac_of(address(2));
+  ASSERT_EQ(answer.size(), 42U);
+  EXPECT_TRUE(std::ranges::equal(kAsker, std::span(answer).first(6)));
+  EXPECT_TRUE(std::ranges::equal(mac, std::span(answer).subspan(6, 6)));
+  EXPECT_EQ(net::load16(&answer[20]), 2);
+  EXPECT_TRUE(std::ranges::equal(mac, std::span(answer).subspan(22, 6)));
+  EXPECT_EQ(srd::Address::v4(&answer[28]), address(2));
+  EXPECT_TRUE(std::ranges::equal(kAsker, std::span(answer).subspan(32, 6)));
+  EXPECT_EQ(srd::Address::v4(&answer[38]), address(5));
+}
+
+TEST_F(ClaimsTest, SolicitationsForOurNicsAreAnswered) {
+  const auto theirs = roce::wire::addresses_of(address(5));
+  const auto ours = roce::wire::addresses_of(address(2));
+  for (const std::size_t gid : {std::size_t{0}, roce::wire::kIpv6Gid}) {
+    EXPECT_EQ(ways(1, solicitation(theirs[gid], ours[gid])), std::vector<std::size_t>{1});
+    const Frame& answer = ports_[1]->out.at(0);
+    ASSERT_EQ(answer.size(), 86U);
+    EXPECT_EQ(icmp_sum(answer), 0xFFFFU);
+    EXPECT_EQ(answer[54], std::byte{136});
+    EXPECT_EQ(answer[58], std::byte{0x60});  // an answer, and it counts
+    EXPECT_TRUE(std::ranges::equal(ours[gid].bytes, std::span(answer).subspan(22, 16)));
+    EXPECT_TRUE(std::ranges::equal(theirs[gid].bytes, std::span(answer).subspan(38, 16)));
+    EXPECT_TRUE(std::ranges::equal(ours[gid].bytes, std::span(answer).subspan(62, 16)));
+    EXPECT_TRUE(std::ranges::equal(net::mac_of(address(2)), std::span(answer).subspan(80, 6)));
+  }
+}
+
+TEST_F(ClaimsTest, QuestionsForOthersGoToThem) {
+  EXPECT_EQ(ways(0, arp_question(address(5), address(6))), (std::vector<std::size_t>{1, 2}));
+  const auto theirs = roce::wire::addresses_of(address(5));
+  EXPECT_EQ(ways(0, solicitation(theirs[0], roce::wire::addresses_of(address(6))[0])),
+            (std::vector<std::size_t>{1, 2}));
+}
+
+TEST_F(ClaimsTest, AKernelOfAHostAnswersItself) {
+  outside_.port(2).is_kernel = true;
+  outside_.port(2).nic = plant_->find(address(2));
+  EXPECT_EQ(ways(0, arp_question(address(5), address(2))), (std::vector<std::size_t>{1, 2}));
+  EXPECT_EQ(ways(0, arp_question(address(5), address(1))), std::vector<std::size_t>{0});
+}
+
+TEST_F(ClaimsTest, WhatIsNoQuestionIsNotAnswered) {
+  const Frame arp = arp_question(address(5), address(2));
+  const auto theirs = roce::wire::addresses_of(address(5));
+  const Frame icmp = solicitation(theirs[0], roce::wire::addresses_of(address(2))[0]);
+  const auto is_answered = [&](const Frame& frame) {
+    const auto where = ways(0, frame);
+    return std::ranges::find(where, std::size_t{0}) != where.end();
+  };
+  for (const Frame& whole : {arp, icmp}) {
+    const std::size_t needed = whole.size() == arp.size() ? 42 : 86;
+    for (std::size_t size = 0; size < needed; ++size) {
+      EXPECT_FALSE(is_answered(Frame(whole.begin(), whole.begin() + size))) << size;
+    }
+    Frame from_a_group = whole;
+    from_a_group[6] |= std::byte{1};
+    EXPECT_FALSE(is_answered(from_a_group));
+  }
+  // An answer, another protocol, sizes of other addresses.
+  for (const std::size_t at : {15U, 16U, 18U, 19U, 21U}) {
+    Frame other = arp;
+    other[at] ^= std::byte{3};
+    EXPECT_FALSE(is_answered(other)) << at;
+  }
+  // Routed, of another kind, damaged.
+  for (const std::size_t at : {20U, 21U, 54U, 55U, 60U, 82U}) {
+    Frame other = icmp;
+    other[at] ^= std::byte{1};
+    EXPECT_FALSE(is_answered(other)) << at;
+  }
+  // A host that looks whether an address is free has none yet.
+  EXPECT_FALSE(is_answered(solicitation({}, roce::wire::addresses_of(address(2))[0])));
+}
+
 }  // namespace
 }  // namespace weft::daemon

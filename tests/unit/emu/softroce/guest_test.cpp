@@ -58,7 +58,6 @@ class GuestOutput : public ::testing::Test {
       const auto code = run_guest({.folder = folder_.path(),
                                    .image = "/image",
                                    .place = {.address = srd::Address::v4(10, 77, 3, 1),
-                                             .neighbours = {},
                                              .own_socket = folder_.path() + "/guest.sock",
                                              .network_socket = folder_.path() + "/network.sock"},
                                    .job = "true"});

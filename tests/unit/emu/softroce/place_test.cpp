@@ -51,11 +51,25 @@ class PlaceTest : public ::testing::Test {
   weft::testing::TemporaryFolder folder_;
 };
 
+// Hosts of a topology have names of its own.
+TEST_F(PlaceTest, IsOnTheLinkOfTheHostWithThatNumber) {
+  json network = status({{"a", "left"}, {"b", "right"}});
+  for (json& nic : network["nics"]) {
+    nic["host"] = nic["host"] == "h1" ? "left" : "right";
+  }
+  for (const char* name : {"h2", "right"}) {
+    const auto place = find_place(network, name);
+    ASSERT_TRUE(place) << place.error().message;
+    EXPECT_EQ(srd::to_text(place->address), "10.77.2.101");
+    EXPECT_EQ(place->own_socket, folder_.path() + "/b.guest");
+  }
+  EXPECT_FALSE(find_place(network, "middle"));
+}
+
 TEST_F(PlaceTest, IsTheNextHostOnAPortThatIsOnNoLink) {
   const auto place = find_place(status({{"a", ""}}), "");
   ASSERT_TRUE(place) << place.error().message;
   EXPECT_EQ(srd::to_text(place->address), "10.77.3.1");
-  EXPECT_EQ(place->neighbours.size(), 3U);
   EXPECT_EQ(place->own_socket, folder_.path() + "/a.guest");
   EXPECT_EQ(place->network_socket, folder_.path() + "/a.weftd");
   EXPECT_EQ(place->mtu, 4200U);

@@ -19,7 +19,6 @@ GuestOptions options() {
   return {.folder = "/tmp/a,b",
           .image = "/image",
           .place = {.address = srd::Address::v4(10, 77, 3, 1),
-                    .neighbours = {},
                     .own_socket = "/tmp/a,b/guest.sock",
                     .network_socket = "/tmp/a,b/network.sock",
                     .mtu = 4200},

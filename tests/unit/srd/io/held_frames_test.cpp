@@ -5,6 +5,7 @@
 
 #include <array>
 #include <utility>
+#include <vector>
 
 namespace weft::srd {
 namespace {
@@ -53,6 +54,36 @@ TEST_F(HeldFramesTest, WaitAgainForALinkThatHasTakenOne) {
   hold(later);
   EXPECT_EQ(flush(later + kPatience - Duration{1}, false), 0U);
   EXPECT_EQ(flush(later + kPatience, false), 1U);
+}
+
+// Room that has become free is used again while others still wait, and the order stays.
+TEST_F(HeldFramesTest, KeepTheirOrderAroundTheEnd) {
+  std::vector<int> left;
+  int next = 0;
+  for (int round = 0; round < 10; ++round) {
+    while (held_.room() > 0) {
+      bytes_[0] = static_cast<std::byte>(next++);
+      hold(start_);
+    }
+    TxFrame frame;
+    frame.pieces[0] = bytes_;
+    EXPECT_FALSE(held_.hold(start_, frame));
+    int taken = 0;
+    EXPECT_EQ(held_.flush(start_,
+                          [&](std::span<const std::byte> bytes) {
+                            if (taken == 3) {
+                              return false;
+                            }
+                            ++taken;
+                            left.push_back(std::to_integer<int>(bytes[0]));
+                            return true;
+                          }),
+              0U);
+  }
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    EXPECT_EQ(left[i], static_cast<int>(i));
+  }
+  EXPECT_EQ(left.size(), 30U);
 }
 
 TEST_F(HeldFramesTest, BeginToWaitAnewWithEachFrameThatIsTaken) {
