@@ -4,7 +4,7 @@
 """usage: tests/bench/spray.py [--build build/release] [--rounds 3] [--seed 1] [--write FOLDER]
 
 Four hosts under one leaf send to four under another, through four spines, with perftest's
-ib_send_bw (8 KiB messages, 60 MB a pair). RC keeps each connection on one path and sends again from
+ib_send_bw (8 KiB messages, 49 MB a pair). RC keeps each connection on one path and sends again from
 the first lost packet on; SRD spreads packets over all paths and sends again what is lost. All links
 are as fast as a NIC, so the network could carry everything at once.
 Prints a table of medians; --write puts it between its marks in FOLDER/rxe.md, and a picture into
@@ -21,21 +21,21 @@ from pathlib import Path
 
 PAIRS = 4
 MESSAGE = 8192
-MESSAGES = 7500  # of a pair
-GBPS = 0.5
+MESSAGES = 6000  # of a pair
+GBPS = 0.1  # slow enough for any machine: the network decides
 NETWORK = f"""name: spray
 topology: {{generator: clos, tiers: 2, hosts: {2 * PAIRS}, hosts_per_pod: {2 * PAIRS},
   tor_down: {PAIRS}, tor_up: 4, agg_down: 2, rate: {int(GBPS * 1000)}Mbps, delay: 1us, mtu: 9200}}
 """
 # What befalls the network. The programs come up in the first second or two.
-DEATH = "link: *-spine0, down: true, at: 2s"
+DEATH = "link: tor*-spine0, down: true, at: 3s"
 LOSS = "link: tor*-spine*, loss: 0.001"
 TROUBLES = {
     "nothing": [],
     "one packet in 1000 is lost": [LOSS],
     "a spine is dead for 0.3 s": [DEATH + ", lasts: 300ms"],
     "both": [LOSS, DEATH + ", lasts: 300ms"],
-    "a spine dies for good": ["link: *-spine0, down: true, at: 2s"],
+    "a spine dies for good": [DEATH],
 }
 KINDS = {"rxe": ("RC over RoCEv2, one path", ["-x", "1", "-F"]),
          "efa": ("SRD, sprayed", ["-x", "0", "-c", "SRD"])}
@@ -52,7 +52,7 @@ class Bench:
 
     def run(self, kind, troubles, seed, programs):
         words = [self.weft, "run", "-q", "--device", kind, "--topology", self.network, "--seed",
-                 str(seed), "--grace", "60"]
+                 str(seed), "--grace", "5"]
         for trouble in troubles:
             words += ["--fault", trouble]
         words.append("--")
@@ -66,7 +66,7 @@ class Bench:
         self.port += PAIRS
         servers, clients = [], []
         for pair in range(PAIRS):
-            words = ["ib_send_bw", *KINDS[kind][1], "-d", "{h1.dev}", "-e", "-s", str(MESSAGE),
+            words = ["ib_send_bw", *KINDS[kind][1], "-d", "{h1.dev}", "-s", str(MESSAGE),
                      "-n", str(MESSAGES), "-p", str(self.port + pair)]
             servers.append(words)
             clients.append([*words, "{h%d.ip}" % (pair + 1)])
@@ -157,7 +157,8 @@ def main():
     if options.write:
         document = Path(options.write) / "rxe.md"
         text = document.read_text(encoding="utf-8")
-        head, tail = text.split(BEGIN)[0], text.split(END)[1]
+        head, rest = text.split(BEGIN)
+        tail = rest.split(END, 1)[1]
         document.write_text(f"{head}{BEGIN}\n\n{table(rows, options.rounds)}\n\n{END}{tail}",
                             encoding="utf-8")
         (Path(options.write) / "spray.svg").write_text(picture(rows), encoding="utf-8")

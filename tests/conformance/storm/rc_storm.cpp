@@ -421,6 +421,8 @@ class Program {
         const auto found = all_.find(event.element.qp->qp_num);
         demand(found != all_.end(), "an event of a queue pair that is gone");
         found->second->hear_last();
+      } else if (event.event_type == IBV_EVENT_COMM_EST) {
+        // The other end was ready first, and its first packet came before we could send.
       } else if (event.event_type == IBV_EVENT_PORT_ERR) {
         ++downs_;
       } else if (event.event_type == IBV_EVENT_PORT_ACTIVE) {

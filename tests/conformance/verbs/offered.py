@@ -46,7 +46,8 @@ def main(weft, program, document, *options):
     text = table({kind: asked(weft, program, kind) for kind in KINDS})
     path = Path(document)
     before = path.read_text()
-    head, tail = before.split(BEGIN)[0], before.split(END)[1]
+    head, rest = before.split(BEGIN)
+    tail = rest.split(END, 1)[1]
     after = f"{head}{BEGIN}\n\n{text}\n\n{END}{tail}"
     if "--write" in options:
         path.write_text(after)
