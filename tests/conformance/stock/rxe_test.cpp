@@ -168,7 +168,7 @@ TEST(Rxe, CommandLinesOfTutorialsRun) {
     EXPECT_TRUE(shown.says(text)) << text << "\n" << shown.output;
   }
   EXPECT_FALSE(shown.says("rxe_")) << shown.output;
-  const std::string words = "ib_write_bw -d mlx5_16 -a --report_gbits -p " + own_port();
+  const std::string words = "ib_write_bw -d mlx5_16 -a --report_gbits -n 100 -p " + own_port();
   const Outcome written =
       run_weft("--device rxe --names mlx5_{n+16} -- " + words + " : " + words + " {h1.ip}", 100);
   EXPECT_EQ(written.code, 0) << written.output;
