@@ -24,6 +24,7 @@ struct Options {
   std::string name = "default";
   std::string host = "h1";
   std::string device;
+  std::string names;
   bool unset = false;
 };
 
@@ -115,8 +116,8 @@ int run_env(const Options& options) {
   std::string script = undo();
   if (!options.unset) {
     const std::string directory = unwrap(launch::named_directory(options.name, false));
-    const launch::DeviceKind kind = unwrap(launch::parse_device_kind(
-        options.device.empty() ? launch::noted_device(directory) : options.device));
+    const launch::DeviceKind kind =
+        unwrap(launch::device_of_network(directory, options.device, options.names));
     std::string ours;
     for (const auto& [name, value] : unwrap(launch::equip_host(directory, options.host, kind))) {
       if (name != "LD_PRELOAD") {
@@ -142,6 +143,7 @@ void register_env(CLI::App& program, Work& work) {
   command->add_option("host", options->host, "Host: h1, h2, ...")->capture_default_str();
   command->add_option("--device", options->device,
                       launch::known_devices() + "; default: what `weft up` was told");
+  command->add_option("--names", options->names, launch::kAboutNames);
   command->add_flag("--unset", options->unset, "Print what undoes it");
   command->callback([&work, options] { work = [options] { return run_env(*options); }; });
 }

@@ -36,6 +36,7 @@ struct Options {
   const CLI::Option* name_option = nullptr;
   const CLI::Option* host_option = nullptr;
   std::string device;
+  std::string names;
   std::vector<std::string> words;
 };
 
@@ -137,8 +138,8 @@ int exec(Options options) {
   if (!host) {
     return refuse(host.error());
   }
-  const launch::DeviceKind kind = unwrap(launch::parse_device_kind(
-      options.device.empty() ? launch::noted_device(directory) : options.device));
+  const launch::DeviceKind kind =
+      unwrap(launch::device_of_network(directory, options.device, options.names));
   std::vector<std::string> words;
   for (const std::string& word : options.words) {
     words.push_back(unwrap(launch::fill_placeholders(directory, word, kind)));
@@ -168,6 +169,7 @@ void register_exec(CLI::App& program, Work& work) {
   options->host_option = command->add_option("host", options->host, "Host: h1, h2, ...");
   command->add_option("--device", options->device,
                       launch::known_devices() + "; default: what `weft up` was told");
+  command->add_option("--names", options->names, launch::kAboutNames);
   command->add_option("command", options->words, "After `--`: the command")->expected(-1);
   command->callback([&work, options] { work = [options] { return exec(*options); }; });
 }

@@ -111,6 +111,7 @@ std::string unfit_for_guests(const RunOptions& options) {
   for (const auto& [given, name] : {std::pair{options.netns, "--netns"},
                                     {options.per_host > 1, "--per-host"},
                                     {options.nics > 1, "--nics"},
+                                    {!options.names.empty(), "--names"},
                                     {!options.late_receives.empty(), "--late-receives"}}) {
     if (given) {
       return fmt::format(
@@ -367,8 +368,8 @@ std::string unfit(const RunOptions& options, std::size_t programs, std::size_t h
 // weftd, and weftd before its directory is gone.
 int run_programs(const RunOptions& options) {
   const launch::Interruptible interruptible;
-  const launch::DeviceKind kind =
-      unwrap(launch::parse_device_kind(runs_in_guests(options) ? "rxe" : options.device));
+  const launch::DeviceKind kind = unwrap(
+      launch::parse_device_kind(runs_in_guests(options) ? "rxe" : options.device, options.names));
   const auto commands = commands_of(options);
   if (!commands) {
     return kUsage;
@@ -394,7 +395,7 @@ int run_programs(const RunOptions& options) {
   }
   const launch::PrivateWeftd weftd =
       unwrap(launch::PrivateWeftd::start({.hosts = hosts,
-                                          .nics = options.nics,
+                                          .nics = std::max(options.nics, launch::least_nics(kind)),
                                           .mtu = launch::payload_of(kind),
                                           .direct_rings = !options.through_weftd,
                                           .topology = options.topology,
@@ -443,8 +444,10 @@ void register_run(CLI::App& program, Work& work) {
                    ->check(CLI::Range(1, 16));
   run->add_option("--device", options->device,
                   launch::known_devices() +
-                      "; softroce: each program runs in a virtual machine with Linux's rdma_rxe")
+                      "; of several with commas each host has one; softroce: each program runs in "
+                      "a virtual machine with Linux's rdma_rxe")
       ->capture_default_str();
+  run->add_option("--names", options->names, launch::kAboutNames);
   run->add_flag("--through-weftd", options->through_weftd,
                 "Let every packet pass weftd instead of direct rings");
   run->add_flag("--netns", options->netns,

@@ -4,6 +4,7 @@
 // weftd serves. `down` asks that weftd to stop and removes the directory.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -33,6 +34,7 @@ struct Options {
   std::string new_join_key;
   std::string name = "default";
   std::string device = launch::default_device();
+  std::string names;
   launch::WeftdOptions weftd;
   bool cdi = false;
   bool as_json = false;
@@ -40,8 +42,8 @@ struct Options {
 
 // What containers see of the network, from its start on.
 Result<void> give_to_containers(const std::string& directory, const Options& options) {
-  const auto written =
-      launch::write_cdi(directory, options.name, {options.device}, launch::kCdiFolder);
+  const auto written = launch::write_cdi(directory, options.name, {options.device},
+                                         launch::kCdiFolder, options.names);
   if (!written) {
     (void)launch::ask_weftd(directory, {{"cmd", "stop"}});
     return tl::unexpected(written.error());
@@ -60,7 +62,7 @@ int up(Options options) {
         options.new_join_key);
     return kSuccess;
   }
-  const launch::DeviceKind kind = unwrap(launch::parse_device_kind(options.device));
+  const launch::DeviceKind kind = unwrap(launch::parse_device_kind(options.device, options.names));
   const launch::Interruptible interruptible;
   launch::NetworkClaim claim = unwrap(launch::NetworkClaim::take(options.name, true));
   const std::string& directory = claim.directory();
@@ -84,9 +86,10 @@ int up(Options options) {
   std::filesystem::remove_all(directory + "/" + launch::kDevicesFolder, error);
   launch::remove_cdi(directory);
   options.weftd.share = true;
+  options.weftd.nics = std::max(options.weftd.nics, launch::least_nics(kind));
   // Frames of the network hold the largest packet of this kind of device.
   options.weftd.mtu = launch::payload_of(kind);
-  unwrap(launch::note_device(directory, options.device));
+  unwrap(launch::note_device(directory, options.device, options.names));
   const pid_t pid = unwrap(launch::start_weftd(directory, options.weftd, false));
   claim.keep();
   if (options.cdi) {
@@ -177,7 +180,11 @@ void register_up(CLI::App& program, Work& work) {
                     ->capture_default_str();
   auto* nics = command->add_option("--nics", options->weftd.nics, "NICs of every host")
                    ->check(CLI::Range(1, 16));
-  command->add_option("--device", options->device, launch::known_devices())->capture_default_str();
+  command
+      ->add_option("--device", options->device,
+                   launch::known_devices() + "; of several with commas each host has one")
+      ->capture_default_str();
+  command->add_option("--names", options->names, launch::kAboutNames);
   command
       ->add_option("--first-host", options->weftd.first_host,
                    "Number of the first host, where several networks are joined")

@@ -1,5 +1,5 @@
 // Owns reading messages of connection management as far as it takes to find the process that each
-// is for, and refusing requests for which no process listens.
+// is for, and answering, as a kernel, what is for none.
 #include "emu/daemon/management.hpp"
 
 #include <optional>
@@ -40,6 +40,10 @@ wire::CmMessage refusing(const wire::CmMessage& request) {
     answer.local_id = request.local_id;
     answer.status = kServiceUnsupported;
     answer.service_id = request.service_id;
+  } else if (request.kind == wire::CmKind::disconnect_request) {
+    answer.kind = wire::CmKind::disconnect_reply;
+    answer.local_id = request.remote_id;
+    answer.remote_id = request.local_id;
   } else {
     answer.kind = wire::CmKind::reject;
     answer.remote_id = request.local_id;
@@ -60,16 +64,18 @@ ManagementRoute route_management(const Services& services, std::span<const std::
     case wire::CmKind::request:
     case wire::CmKind::sidr_request: {
       const std::uint16_t owner = services.owner(message->service_id);
-      return {.place = owner, .refuse = owner == 0};
+      return {.place = owner, .refuse = owner == 0, .ends = false};
     }
     case wire::CmKind::sidr_reply:
-      return {.place = message->local_id >> kAttachmentShift};
+      return {.place = message->local_id >> kAttachmentShift, .refuse = false, .ends = false};
     default:
-      return {.place = message->remote_id >> kAttachmentShift};
+      return {.place = message->remote_id >> kAttachmentShift,
+              .refuse = false,
+              .ends = message->kind == wire::CmKind::disconnect_request};
   }
 }
 
-std::vector<std::byte> refusal_of(std::span<const std::byte> frame) {
+std::vector<std::byte> answer_for_nobody(std::span<const std::byte> frame) {
   wire::Datagram datagram;
   wire::Packet asked;
   if (wire::parse_datagram(frame, datagram) != wire::DatagramFault::none) {
@@ -79,7 +85,8 @@ std::vector<std::byte> refusal_of(std::span<const std::byte> frame) {
                                           datagram.packet.size() + wire::kIcrcSize};
   const auto request = read(packet, asked);
   if (!request ||
-      (request->kind != wire::CmKind::request && request->kind != wire::CmKind::sidr_request)) {
+      (request->kind != wire::CmKind::request && request->kind != wire::CmKind::sidr_request &&
+       request->kind != wire::CmKind::disconnect_request)) {
     return {};
   }
   wire::Packet headers;

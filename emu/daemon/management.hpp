@@ -16,6 +16,7 @@ namespace weft::daemon {
 struct ManagementRoute {
   std::uint32_t place = 0;
   bool refuse = false;
+  bool ends = false;  // DREQ: the kernel answers it for a process that has gone
 };
 
 // `packet`: BTH to ICRC. REQ and SIDR_REQ name a service; the others, the communication id of the
@@ -23,7 +24,8 @@ struct ManagementRoute {
 [[nodiscard]] ManagementRoute route_management(const Services& services,
                                                std::span<const std::byte> packet);
 
-// The frame that refuses the request in `frame`: REJ, or SIDR_REP. Empty: `frame` is no request.
-[[nodiscard]] std::vector<std::byte> refusal_of(std::span<const std::byte> frame);
+// The frame with which a kernel answers the one in `frame` where it is for no process: REJ or
+// SIDR_REP to a request, DREP to a DREQ. Empty: others are not answered.
+[[nodiscard]] std::vector<std::byte> answer_for_nobody(std::span<const std::byte> frame);
 
 }  // namespace weft::daemon

@@ -99,6 +99,7 @@ Result<std::vector<PlantNic*>> Plant::nics_of(const std::string& host) {
 void Plant::put(std::unique_ptr<Slot> slot) {
   auto& place = slot->nic->slots[slot->id];
   WEFT_CHECK(place == nullptr);
+  slot->nic->left.reset(slot->id);
   slot->place = occupied_.size();
   occupied_.push_back(slot.get());
   place = std::move(slot);
@@ -109,6 +110,7 @@ std::unique_ptr<Slot> Plant::take(Slot& slot) {
   occupied_[slot.place]->place = slot.place;
   occupied_.pop_back();
   slot.nic->services.forget(slot.id);
+  slot.nic->left.set(slot.id);
   groups_.forget(slot);
   return std::move(slot.nic->slots[slot.id]);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -81,6 +82,7 @@ struct PlantNic {
   // The forwarding thread's.
   bool link_up = true;  // in the modelled network, both directions
   std::array<std::unique_ptr<Slot>, kSlotsPerNic> slots;
+  std::bitset<kSlotsPerNic> left;  // whose process has gone: not those that a new weftd waits for
   Services services;
 };
 

@@ -253,14 +253,15 @@ void Switchboard::steer_management(const PlantNic& nic, const Head& head,
   std::memcpy(message.data(), frame.data(), message.size());
   const auto flow = net::FlowKey::parse(message);
   const ManagementRoute route = route_management(nic.services, flow.payload());
-  if (route.refuse) {
-    const auto answer = refusal_of(message);
+  Slot* to = slot_of(nic, route.place);
+  if (route.refuse || (route.ends && to == nullptr && route.place < nic.left.size() &&
+                       nic.left.test(route.place))) {
+    const auto answer = answer_for_nobody(message);
     if (!answer.empty()) {
       send_for(nic, answer);
       return;
     }
   }
-  Slot* to = slot_of(nic, route.place);
   if (to == nullptr || !copy_to_ring(kNever, *to, head, frame, info)) {
     drop(to == nullptr ? FrameDrop::no_process : FrameDrop::not_receiving, frame);
   }

@@ -1,10 +1,12 @@
 // Owns the whole of a host's device tree, and the rights to read and write it.
 #include "emu/devices/device_tree.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
 #include "emu/devices/counter_files.hpp"
+#include "emu/devices/registry.hpp"
 #include "emu/kernel/sysfs/sysfs.hpp"
 #include "srd/net/address_text.hpp"
 
@@ -42,7 +44,12 @@ Result<void> write_device_tree(const std::string& root, const Personality& kind,
                                std::span<const kernel::NicDescription> nics) {
   kernel::TreeWriter tree{root};
   kernel::write_classes(tree);
-  if (kind.manages_connections()) {
+  const auto kind_of = [&](const kernel::NicDescription& nic) {
+    const Personality* const other = nic.kind == kind.kind() ? nullptr : find_kind(nic.kind);
+    return other != nullptr ? other : &kind;
+  };
+  if (std::ranges::any_of(nics,
+                          [&](const auto& nic) { return kind_of(nic)->manages_connections(); })) {
     kernel::write_connections(tree);
   }
   tree.folder("statistics");
@@ -50,16 +57,17 @@ Result<void> write_device_tree(const std::string& root, const Personality& kind,
     if (const auto address = srd::parse_address(nic.address); !address) {
       return tl::unexpected(address.error());
     }
-    if (auto good = kind.read(nic.abilities); !good) {
+    const Personality& own = *kind_of(nic);
+    if (auto good = own.read(nic.abilities); !good) {
       return good;
     }
-    kind.write_device(tree, nic);
-    const fs::path device = kind.device_folder(nic);
-    write_counter_files(tree, kind, device / "infiniband" / nic.name);
+    own.write_device(tree, nic);
+    const fs::path device = own.device_folder(nic);
+    write_counter_files(tree, own, device / "infiniband" / nic.name);
     kernel::write_class_entries(tree, nic, device);
     tree.file("nic" + std::to_string(nic.index), kernel::to_text(nic));
     if (auto made =
-            kernel::make_statistics_file(kernel::statistics_path(root, nic.name), kind.kind());
+            kernel::make_statistics_file(kernel::statistics_path(root, nic.name), own.kind());
         !made) {
       return made;
     }

@@ -108,6 +108,16 @@ Result<Profile> read_profile(const Personality& otherwise, const YAML::Node& roo
 
 }  // namespace
 
+const Profile& Profile::of_nic(std::size_t index) const {
+  const std::size_t turn = index % (others.size() + 1);
+  return turn == 0 ? *this : others[turn - 1];
+}
+
+// Devices of each kind are counted by themselves.
+Result<std::string> Profile::device_name(std::size_t index) const {
+  return names ? names->of(index) : of_nic(index).kind->device_name(index / (others.size() + 1));
+}
+
 std::vector<std::string> profile_names(const Personality& kind) {
   std::vector<std::string> names;
   for (const BuiltinProfile& profile : kBuiltinProfiles) {

@@ -1,9 +1,12 @@
-// Owns the device profiles: which abilities, limits and habits an emulated device has.
+// Owns the device profiles: which abilities, limits and habits an emulated device has, and its
+// name.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "emu/devices/device_names.hpp"
 #include "emu/devices/personality.hpp"
 #include "srd/base/result.hpp"
 
@@ -12,7 +15,16 @@ namespace weft::devices {
 struct Profile {
   const Personality* kind = nullptr;
   std::string name;
-  std::string abilities;  // as NicDescription holds them
+  std::string abilities;               // as NicDescription holds them
+  std::optional<DeviceNames> names{};  // the user's; else devices are called as their kind says
+
+  // Of hosts with several kinds of devices: NIC 0 is as said above, the next ones are these, then
+  // it begins anew. They have no `others` and no `names` of their own.
+  std::vector<Profile> others{};
+
+  // What the NIC of that index on a host is, and what it is called.
+  [[nodiscard]] const Profile& of_nic(std::size_t index) const;
+  [[nodiscard]] Result<std::string> device_name(std::size_t index) const;
 };
 
 // The names of the built-in profiles of that kind.

@@ -99,7 +99,7 @@ std::string cdi_text(const std::string& kind, const std::string& prefix, const s
 
 Result<std::vector<std::string>> write_cdi(const std::string& directory, const std::string& name,
                                            const std::vector<std::string>& kinds,
-                                           const std::string& output) {
+                                           const std::string& output, const std::string& names) {
   const auto carried = payload_carried(directory);
   if (!carried) {
     return tl::unexpected(carried.error());
@@ -109,7 +109,7 @@ Result<std::vector<std::string>> write_cdi(const std::string& directory, const s
   const std::string folder = fs::canonical(shared_folder(directory), error).string();
   std::vector<std::string> files;
   for (const std::string& asked : kinds) {
-    const auto kind = parse_device_kind(asked);
+    const auto kind = parse_device_kind(asked, names);
     if (!kind) {
       return tl::unexpected(kind.error());
     }

@@ -19,11 +19,13 @@ inline constexpr const char* kCdiFolder = "/var/run/cdi";
                                    const std::vector<ContainerDevice>& devices);
 
 // Furnishes the shared folder of the network `name` and writes a file for each of the kinds into
-// `output`. Returns their paths, of which the network's directory keeps a list.
+// `output`; `names` as parse_device_kind() takes them. Returns their paths, of which the network's
+// directory keeps a list.
 [[nodiscard]] Result<std::vector<std::string>> write_cdi(const std::string& directory,
                                                          const std::string& name,
                                                          const std::vector<std::string>& kinds,
-                                                         const std::string& output);
+                                                         const std::string& output,
+                                                         const std::string& names = "");
 
 // Removes the files on the list.
 void remove_cdi(const std::string& directory);

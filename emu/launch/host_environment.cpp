@@ -29,27 +29,29 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kNotedDevice = "device";
+constexpr const char* kNotedNames = "device-names";
 
 // Asks weftd, which must be running.
 Result<std::vector<srd::Address>> nics_of(const std::string& directory, const std::string& host) {
   return attach::describe_host({.socket = directory + "/attach.sock", .host = host});
 }
 
-std::string device_name(const DeviceKind& kind, std::size_t nic) {
-  return kind ? kind->kind->device_name(nic) : "";
-}
-
 // What the tree says of each NIC, and what the preload library reads back from it.
-std::vector<kernel::NicDescription> describe_nics(const std::vector<srd::Address>& addresses,
-                                                  const std::vector<std::size_t>& numbers,
-                                                  const devices::Profile& profile) {
+Result<std::vector<kernel::NicDescription>> describe_nics(
+    const std::vector<srd::Address>& addresses, const std::vector<std::size_t>& numbers,
+    const devices::Profile& profile) {
   std::vector<kernel::NicDescription> nics;
   for (const std::size_t i : numbers) {
+    const auto name = profile.device_name(i);
+    if (!name) {
+      return tl::unexpected(name.error());
+    }
     kernel::NicDescription nic;
-    nic.kind = profile.kind->kind();
-    nic.profile = profile.name;
-    nic.abilities = profile.abilities;
-    nic.name = profile.kind->device_name(i);
+    const devices::Profile& own = profile.of_nic(i);
+    nic.kind = own.kind->kind();
+    nic.profile = own.name;
+    nic.abilities = own.abilities;
+    nic.name = *name;
     nic.index = static_cast<std::uint32_t>(i);
     nic.address = srd::to_text(addresses[i]);
     nics.push_back(nic);
@@ -92,6 +94,30 @@ bool looks_like_a_host(const std::string& name) {
          name.find_first_not_of("0123456789", 1) == std::string::npos;
 }
 
+// The words between commas.
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    words.push_back(text.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return words;
+}
+
+// One of a list: "KIND" or "KIND:PROFILE".
+Result<devices::Profile> parse_profile_name(const std::string& name) {
+  const std::size_t colon = name.find(':');
+  const auto* const kind = devices::find_kind(name.substr(0, colon));
+  if (kind == nullptr) {
+    return fail(ErrorCode::invalid_argument,
+                "there is no device '" + name + "'; known are: " + known_devices());
+  }
+  return devices::load_profile(*kind, colon == std::string::npos
+                                          ? std::string(kind->default_profile())
+                                          : name.substr(colon + 1));
+}
+
 }  // namespace
 
 std::string known_devices() {
@@ -105,37 +131,79 @@ std::string known_devices() {
 std::string default_device() { return std::string(devices::default_kind().kind()); }
 
 // A profile's file is named by a path of the directory that the command was given in.
-Result<void> note_device(const std::string& directory, const std::string& name) {
-  const std::size_t colon = name.find(':');
-  const bool is_file = colon != std::string::npos && name.ends_with(".yaml");
-  std::ofstream file(directory + "/" + kNotedDevice, std::ios::trunc);
-  file << (is_file ? name.substr(0, colon + 1) + fs::absolute(name.substr(colon + 1)).string()
-                   : name)
-       << std::flush;
-  return file ? Result<void>{}
-              : fail(ErrorCode::io_error, "cannot write '" + directory + "/" + kNotedDevice + "'");
+Result<void> note_device(const std::string& directory, const std::string& name,
+                         const std::string& names) {
+  std::string whole;
+  for (const std::string& one : split_list(name)) {
+    const std::size_t colon = one.find(':');
+    const bool is_file = colon != std::string::npos && one.ends_with(".yaml");
+    whole += whole.empty() ? "" : ",";
+    whole +=
+        is_file ? one.substr(0, colon + 1) + fs::absolute(one.substr(colon + 1)).string() : one;
+  }
+  for (const auto& [where, text] :
+       {std::pair<const char*, const std::string*>{kNotedDevice, &whole}, {kNotedNames, &names}}) {
+    std::ofstream file(directory + "/" + where, std::ios::trunc);
+    if (!(file << *text << std::flush)) {
+      return fail(ErrorCode::io_error, "cannot write '" + directory + "/" + where + "'");
+    }
+  }
+  return {};
 }
 
-std::string noted_device(const std::string& directory) {
-  std::string name;
-  std::getline(std::ifstream(directory + "/" + kNotedDevice), name, '\0');
-  return name.empty() ? default_device() : name;
+Result<DeviceKind> device_of_network(const std::string& directory, const std::string& name,
+                                     const std::string& names) {
+  const auto noted = [&](const char* what) {
+    std::string text;
+    std::getline(std::ifstream(directory + "/" + what), text, '\0');
+    return text;
+  };
+  // Other devices than the network was made for are called as their kind says.
+  const std::string device = name.empty() ? noted(kNotedDevice) : name;
+  return parse_device_kind(device.empty() ? default_device() : device,
+                           names.empty() && name.empty() ? noted(kNotedNames) : names);
 }
 
-Result<DeviceKind> parse_device_kind(const std::string& name) {
+Result<DeviceKind> parse_device_kind(const std::string& name, const std::string& names) {
   if (name == "none") {
-    return DeviceKind{};
+    return names.empty() ? Result<DeviceKind>(DeviceKind{})
+                         : fail(ErrorCode::invalid_argument,
+                                "'" + names + "' names no devices: there are none");
   }
-  const std::size_t colon = name.find(':');
-  const auto* const kind = devices::find_kind(name.substr(0, colon));
-  if (kind == nullptr) {
-    return fail(ErrorCode::invalid_argument,
-                "there is no device '" + name + "'; known are: " + known_devices());
+  DeviceKind all;
+  for (const std::string& one : split_list(name)) {
+    auto profile = parse_profile_name(one);
+    if (!profile) {
+      return tl::unexpected(profile.error());
+    }
+    if (!all) {
+      all = std::move(*profile);
+    } else {
+      all->others.push_back(std::move(*profile));
+    }
   }
-  return devices::load_profile(*kind, colon == std::string::npos
-                                          ? std::string(kind->default_profile())
-                                          : name.substr(colon + 1))
-      .map([](devices::Profile profile) { return DeviceKind(std::move(profile)); });
+  if (!names.empty()) {
+    auto read = devices::DeviceNames::parse(names);
+    if (!read) {
+      return tl::unexpected(read.error());
+    }
+    all->names = std::move(*read);
+  }
+  return all;
+}
+
+std::size_t least_nics(const DeviceKind& kind) { return kind ? kind->others.size() + 1 : 1; }
+
+Environment environment_of(const devices::Profile& kind) {
+  Environment environment;
+  for (std::size_t i = 0; i <= kind.others.size(); ++i) {
+    for (const auto& variable : kind.of_nic(i).kind->environment()) {
+      if (std::ranges::find(environment, variable) == environment.end()) {
+        environment.push_back(variable);
+      }
+    }
+  }
+  return environment;
 }
 
 // In LD_PRELOAD, a space or a colon ends a library's name. For a path with one of these, a link in
@@ -159,7 +227,12 @@ Result<std::string> without_separators(const std::string& library, const std::st
 }
 
 std::size_t payload_of(const DeviceKind& kind) {
-  return kind ? std::max(kind->kind->largest_send(kind->abilities), attach::kLeastPayload) : 0;
+  std::size_t most = kind ? attach::kLeastPayload : 0;
+  for (std::size_t i = 0; i < least_nics(kind) && kind; ++i) {
+    const devices::Profile& one = kind->of_nic(i);
+    most = std::max(most, one.kind->largest_send(one.abilities));
+  }
+  return most;
 }
 
 std::vector<std::string> kinds_of_devices() {
@@ -188,8 +261,17 @@ Result<std::string> write_host_devices(const std::string& directory, const std::
                               addresses->size()));
     }
   }
+  if (kind.others.size() >= addresses->size()) {
+    return fail(
+        ErrorCode::invalid_argument,
+        fmt::format("host '{}' has {} NICs, and there are {} kinds of devices: each takes one",
+                    host, addresses->size(), kind.others.size() + 1));
+  }
   const auto nics = describe_nics(*addresses, numbers.empty() ? all : numbers, kind);
-  std::string name = fingerprint(nics);
+  if (!nics) {
+    return tl::unexpected(nics.error());
+  }
+  std::string name = fingerprint(*nics);
   if (is_there(name)) {
     return name;
   }
@@ -197,7 +279,7 @@ Result<std::string> write_host_devices(const std::string& directory, const std::
   if (::mkdtemp(draft.data()) == nullptr) {
     return fail(ErrorCode::io_error, srd::errno_text("making directory '" + draft + "'"));
   }
-  auto done = devices::write_device_tree(draft, *kind.kind, nics);
+  auto done = devices::write_device_tree(draft, *kind.kind, *nics);
   if (done) {
     done = place(draft, name);
   }
@@ -251,7 +333,7 @@ Result<Environment> equip_host(const std::string& directory, const std::string& 
                              (options.empty() ? "" : options + ":") + std::string(kOrder) + "=0");
   }
   // Only defaults: what the user has set stays.
-  for (const auto& [name, value] : kind->kind->environment()) {
+  for (const auto& [name, value] : environment_of(*kind)) {
     if (::getenv(name.c_str()) == nullptr) {
       environment.emplace_back(name, value);
     }
@@ -292,10 +374,14 @@ Result<std::string> fill_placeholders(const std::string& directory, const std::s
                     "{" + inside + "}: devices of this kind have no IPv6 address; rxe has");
       }
       filled += srd::to_text(address);
+    } else if (what == "dev") {
+      const auto name = kind ? kind->device_name(0) : "";
+      if (!name) {
+        return tl::unexpected(name.error());
+      }
+      filled += *name;
     } else {
-      filled += what == "dev"  ? device_name(kind, 0)
-                : what == "ip" ? srd::to_text(addresses->front())
-                               : srd::to_text(gid_of(kind, addresses->front()));
+      filled += srd::to_text(what == "ip" ? addresses->front() : gid_of(kind, addresses->front()));
     }
     at = close + 1;
   }

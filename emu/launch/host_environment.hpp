@@ -18,20 +18,36 @@ namespace weft::launch {
 using DeviceKind = std::optional<devices::Profile>;
 // What parse_device_kind() takes, for help texts and errors.
 [[nodiscard]] std::string known_devices();
+// What --names takes, for help texts.
+inline constexpr const char* kAboutNames =
+    "What the devices of a host are called: mlx5_{n}, mlx5_{n+16}, or a list with commas";
 // What a command gives to hosts that is told nothing.
 [[nodiscard]] std::string default_device();
-// Notes in the directory of a weftd what its network was made for, and reads it there; a network
-// that was started without a word about it has the default.
-[[nodiscard]] Result<void> note_device(const std::string& directory, const std::string& name);
-[[nodiscard]] std::string noted_device(const std::string& directory);
-// "KIND", "KIND:PROFILE" (a built-in one or a *.yaml file), or "none".
-[[nodiscard]] Result<DeviceKind> parse_device_kind(const std::string& name);
+// Notes in the directory of a weftd what its network was made for, as parse_device_kind() takes it.
+[[nodiscard]] Result<void> note_device(const std::string& directory, const std::string& name,
+                                       const std::string& names = "");
+// "KIND", "KIND:PROFILE" (a built-in one or a *.yaml file), several of these with commas (NICs take
+// turns), or "none". `names` are the devices', as DeviceNames reads them; none are those of the
+// kind.
+[[nodiscard]] Result<DeviceKind> parse_device_kind(const std::string& name,
+                                                   const std::string& names = "");
+// The same for a network that is up: without a `name` it is what has been noted; a network that was
+// started without a word about it has the default.
+[[nodiscard]] Result<DeviceKind> device_of_network(const std::string& directory,
+                                                   const std::string& name,
+                                                   const std::string& names = "");
 
 // The payload in bytes that weftd's network must carry: the largest send of the emulated devices at
 // least. 0, without devices: weftd decides.
 [[nodiscard]] std::size_t payload_of(const DeviceKind& kind);
 
+// How many NICs a host needs so that there is one of each.
+[[nodiscard]] std::size_t least_nics(const DeviceKind& kind);
+
 using Environment = std::vector<std::pair<std::string, std::string>>;
+
+// What programs need in their environment for the devices of these kinds; only defaults.
+[[nodiscard]] Environment environment_of(const devices::Profile& kind);
 
 // Where a weftd's directory holds device trees. Trees left by an earlier weftd may describe other
 // NICs.

@@ -111,14 +111,14 @@ Result<void> copy_library(const std::string& directory, const OpenFolder& folder
   return done;
 }
 
-Environment environment_of(const std::string& host, const std::string& tree,
-                           const devices::Profile& kind) {
+Environment container_environment(const std::string& host, const std::string& tree,
+                                  const devices::Profile& kind) {
   const std::string mounted = kMountPoint;
   Environment environment{{"WEFT_SOCKET", mounted + "/attach.sock"},
                           {"WEFT_HOST", host},
                           {"WEFT_DEVICES", mounted + "/" + tree},
                           {"LD_PRELOAD", mounted + "/" + kLibrary}};
-  for (const auto& variable : kind.kind->environment()) {
+  for (const auto& variable : environment_of(kind)) {
     environment.push_back(variable);
   }
   return environment;
@@ -181,8 +181,8 @@ Result<std::vector<ContainerDevice>> furnish_shared_folder(const std::string& di
     if (!all) {
       return tl::unexpected(all.error());
     }
-    devices.push_back({host, environment_of(host, *first, kind)});
-    devices.push_back({host + "-all-rails", environment_of(host, *all, kind)});
+    devices.push_back({host, container_environment(host, *first, kind)});
+    devices.push_back({host + "-all-rails", container_environment(host, *all, kind)});
     noted = noted ? any->note(std::to_string(i), *first) : noted;
     // Where it is known beforehand: what starts containers may write it down.
     noted = noted ? folder->note(kinds + "-" + host, *first) : noted;
@@ -190,7 +190,7 @@ Result<std::vector<ContainerDevice>> furnish_shared_folder(const std::string& di
   if (!noted) {
     return tl::unexpected(noted.error());
   }
-  devices.push_back({"any", environment_of("any", "any-" + kinds, kind)});
+  devices.push_back({"any", container_environment("any", "any-" + kinds, kind)});
   return devices;
 }
 
@@ -206,7 +206,7 @@ Result<ContainerDevice> share_nics(const std::string& directory, const devices::
     return tl::unexpected(trees.error());
   }
   return share_tree(directory, *trees, host, kind, numbers).map([&](const std::string& tree) {
-    return ContainerDevice{host, environment_of(host, tree, kind)};
+    return ContainerDevice{host, container_environment(host, tree, kind)};
   });
 }
 

@@ -45,6 +45,9 @@ std::string resolved(const RunOptions& options, const std::vector<Words>& comman
       text += std::string(key) + ": " + quoted(*values) + "\n";
     }
   }
+  if (!options.names.empty()) {
+    text += "names: " + quoted(options.names) + "\n";
+  }
   if (!options.late_receives.empty()) {
     text += "late_receives: " + options.late_receives + "\n";
   }

@@ -20,6 +20,7 @@ struct RunOptions {
   std::size_t per_host = 1;
   std::size_t nics = 1;
   std::string device = launch::default_device();
+  std::string names;
   bool through_weftd = false;
   bool netns = false;
   bool capture = false;

@@ -3,6 +3,7 @@
 //
 // Objects of the engine are named by numbers; those here (OwnedQp, OwnedCq ...) hold the program's
 // side of them, the rings, and are found again by these numbers when the engine reports something.
+#include <algorithm>
 #include <cstring>
 
 #include "emu/devices/rxe/objects.hpp"
@@ -12,6 +13,7 @@ namespace weft::devices::rxe {
 namespace {
 
 constexpr std::uint32_t kMaxSendsHeld = 1024;
+constexpr std::uint32_t kAtomicWriteSize = sizeof(std::uint64_t);
 
 // The rights that the device has. kAccessOptional are those that a device may ignore.
 constexpr std::uint32_t kAccess = roce::kLocalWrite | roce::kRemoteWrite | roce::kRemoteRead |
@@ -280,7 +282,7 @@ nic::Outcome<std::unique_ptr<kernel::Qp>> RxeDevice::create_qp(const kernel::Fil
                          .max_receive = 1,
                          .max_send_sge = shape->send.sges,
                          .max_receive_sge = shape->receive_sges,
-                         .max_inline = shape->send.inline_data,
+                         .max_inline = std::max(shape->send.inline_data, kAtomicWriteSize),
                          .signal_all = request.signal_all});
   if (number == 0) {
     return nic::refuse(ENOMEM);

@@ -42,6 +42,7 @@ void read_operation(const SendWqe& wqe, SendWork& work) {
     case write:
     case write_immediate:
     case read:
+    case atomic_write:
       request.remote_address = wqe.rdma.address;
       request.rkey = wqe.rdma.rkey;
       break;
@@ -76,9 +77,9 @@ void read_send(const std::byte* entry, const WqeShape& shape, bool datagram, Sen
   request.wr_id = wqe.wr_id;
   // What the device does not know becomes kNoOperation: it ends with an error like any bad request,
   // in its turn, instead of being passed over.
-  request.opcode = wqe.opcode <= static_cast<std::uint32_t>(roce::WrOpcode::send_invalidate)
-                       ? static_cast<roce::WrOpcode>(wqe.opcode)
-                       : kNoOperation;
+  const bool known = wqe.opcode <= static_cast<std::uint32_t>(roce::WrOpcode::send_invalidate) ||
+                     wqe.opcode == static_cast<std::uint32_t>(roce::WrOpcode::atomic_write);
+  request.opcode = known ? static_cast<roce::WrOpcode>(wqe.opcode) : kNoOperation;
   request.flags = static_cast<std::uint8_t>(wqe.flags & kKnownFlags);
   request.immediate = request.invalidate = wqe.immediate;
   work.ah = 0;
@@ -90,7 +91,12 @@ void read_send(const std::byte* entry, const WqeShape& shape, bool datagram, Sen
   }
   // Segments and inline data lie behind the fixed part, in the same place.
   const std::byte* const behind = entry + sizeof wqe;
-  if ((request.flags & roce::kInline) != 0) {
+  if (request.opcode == roce::WrOpcode::atomic_write) {
+    // The value lies there whatever the flags say, and every entry has room for it.
+    request.flags |= roce::kInline;
+    work.inline_size = sizeof(std::uint64_t);
+    std::memcpy(work.inline_data.data(), behind, work.inline_size);
+  } else if ((request.flags & roce::kInline) != 0) {
     if (wqe.dma.length > shape.inline_data) {
       request.opcode = kNoOperation;
       return;

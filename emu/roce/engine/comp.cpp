@@ -19,7 +19,7 @@ constexpr std::array<std::uint32_t, 32> kRnrTimers = {
 // What is answered with data, instead of an acknowledgement.
 bool is_read_or_atomic(WrOpcode opcode) {
   return opcode == WrOpcode::read || opcode == WrOpcode::compare_swap ||
-         opcode == WrOpcode::fetch_add;
+         opcode == WrOpcode::fetch_add || opcode == WrOpcode::atomic_write;
 }
 
 }  // namespace
@@ -119,8 +119,19 @@ void Engine::take_read_response(QueuePair& qp, const Arrival& arrival) {
   const wire::Packet& packet = arrival.packet;
   const std::uint64_t position = qp.send_queue.head();
   const SendWqe& wqe = qp.send_queue.at(position);
-  if (position == qp.send_queue.tail() || !wqe.begun || wqe.request.opcode != WrOpcode::read) {
+  const bool wrote = wqe.request.opcode == WrOpcode::atomic_write;
+  if (position == qp.send_queue.tail() || !wqe.begun ||
+      (wqe.request.opcode != WrOpcode::read && !wrote)) {
     ++counters_.stale_responses;
+    return;
+  }
+  if (wrote) {  // it is told of by an answer without data
+    if (!packet.has(wire::kBegins) || !packet.has(wire::kEnds) || packet.payload_size != 0) {
+      fail_head(qp, WcStatus::bad_response);
+      return;
+    }
+    req.acked = psn_plus(packet.psn, 1);
+    complete_head(qp, WcStatus::success);
     return;
   }
   const auto done = static_cast<std::uint32_t>(psn_minus(packet.psn, wqe.first_psn)) * qp.mtu;
@@ -147,7 +158,7 @@ void Engine::take_atomic_response(QueuePair& qp, const Arrival& arrival) {
   const std::uint64_t position = qp.send_queue.head();
   const SendWqe& wqe = qp.send_queue.at(position);
   if (position == qp.send_queue.tail() || !wqe.begun || !is_read_or_atomic(wqe.request.opcode) ||
-      wqe.request.opcode == WrOpcode::read) {
+      wqe.request.opcode == WrOpcode::read || wqe.request.opcode == WrOpcode::atomic_write) {
     ++counters_.stale_responses;
     return;
   }

@@ -188,7 +188,7 @@ class Engine final : public srd::Machine {
 
   // resp.cpp
   void on_request(QueuePair& qp, const Arrival& arrival);
-  [[nodiscard]] bool is_in_sequence(QueuePair& qp, const wire::Packet& packet);
+  [[nodiscard]] bool is_in_sequence(QueuePair& qp, const Arrival& arrival);
   [[nodiscard]] static bool fits_message(const QueuePair& qp, const wire::Packet& packet);
   [[nodiscard]] bool is_allowed(const QueuePair& qp, const wire::Packet& packet) const;
   [[nodiscard]] static bool has_good_length(const QueuePair& qp, const wire::Packet& packet);
@@ -197,7 +197,7 @@ class Engine final : public srd::Machine {
   void accept_send(QueuePair& qp, const Arrival& arrival);
   void accept_write(QueuePair& qp, const Arrival& arrival);
   void accept_read(QueuePair& qp, const wire::Packet& packet);
-  void accept_atomic(QueuePair& qp, const wire::Packet& packet);
+  void accept_atomic(QueuePair& qp, const Arrival& arrival);
   void executed(QueuePair& qp, const wire::Packet& packet);
   void complete_receive(QueuePair& qp, const wire::Packet& packet, WcStatus status,
                         std::uint32_t length, std::uint8_t service_level = 0);
@@ -206,7 +206,7 @@ class Engine final : public srd::Machine {
   // replay.cpp
   void answer(QueuePair& qp, std::uint8_t syndrome, std::uint32_t psn);
   void respond(QueuePair& qp, Response& response);
-  void on_duplicate(QueuePair& qp, const wire::Packet& packet);
+  void on_duplicate(QueuePair& qp, const Arrival& arrival);
   void replay_read(QueuePair& qp, const wire::Packet& packet);
   void replay_atomic(QueuePair& qp, const wire::Packet& packet);
   void answer_read(QueuePair& qp, const Resource& resource, const wire::Packet& packet);

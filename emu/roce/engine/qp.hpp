@@ -43,7 +43,7 @@ struct QpRequest {
 
 // One thing that the responder still has to send, in this order.
 struct Response {
-  enum class Kind : std::uint8_t { acknowledge, read, atomic };
+  enum class Kind : std::uint8_t { acknowledge, read, atomic, written };
   Kind kind = Kind::acknowledge;
   std::uint8_t syndrome = 0;
   std::uint32_t psn = 0;  // read: of the next packet
@@ -61,6 +61,7 @@ struct Response {
 struct Resource {
   bool used = false;
   bool is_read = false;
+  bool is_written = false;  // an atomic write, whose answer is a READ's of no bytes
   std::uint32_t first_psn = 0;
   std::uint32_t last_psn = 0;
   std::uint64_t address = 0;

@@ -57,12 +57,13 @@ void Engine::respond(QueuePair& qp, Response& response) {
 
 // A request that was executed before is never executed again: writes and sends are acknowledged,
 // READs and atomics answered from what they have left behind.
-void Engine::on_duplicate(QueuePair& qp, const wire::Packet& packet) {
+void Engine::on_duplicate(QueuePair& qp, const Arrival& arrival) {
+  const wire::Packet& packet = arrival.packet;
   Responder& resp = qp.resp;
   if (packet.has(wire::kAtomic)) {
     if (mutated(Mutation::repeat_atomics)) {
       const std::uint32_t expected = resp.expected;
-      accept_atomic(qp, packet);
+      accept_atomic(qp, arrival);
       resp.expected = expected;
       return;
     }
@@ -147,7 +148,7 @@ void Engine::replay_atomic(QueuePair& qp, const wire::Packet& packet) {
 
 void Engine::answer_atomic(QueuePair& qp, const Resource& resource) {
   Response response;
-  response.kind = Response::Kind::atomic;
+  response.kind = resource.is_written ? Response::Kind::written : Response::Kind::atomic;
   response.syndrome = wire::kAckNoCredit;
   response.psn = resource.first_psn;
   response.original = resource.original;
@@ -170,6 +171,8 @@ bool Engine::transmit_response(QueuePair& qp, TimePoint now, srd::TxPacket& out)
     if (response.kind == Response::Kind::atomic) {
       packet.opcode = wire::opcode_of(wire::Transport::rc, wire::Operation::atomic_acknowledge);
       packet.original = response.original;
+    } else if (response.kind == Response::Kind::written) {
+      packet.opcode = wire::opcode_of(wire::Transport::rc, wire::Operation::read_response_only);
     } else if (response.kind == Response::Kind::read) {
       done = fill_read_response(qp, response, packet, out);
     }

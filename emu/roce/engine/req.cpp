@@ -10,7 +10,7 @@ namespace {
 
 bool is_read_or_atomic(WrOpcode opcode) {
   return opcode == WrOpcode::read || opcode == WrOpcode::compare_swap ||
-         opcode == WrOpcode::fetch_add;
+         opcode == WrOpcode::fetch_add || opcode == WrOpcode::atomic_write;
 }
 bool is_atomic(WrOpcode opcode) {
   return opcode == WrOpcode::compare_swap || opcode == WrOpcode::fetch_add;
@@ -40,6 +40,8 @@ WcOpcode completion_opcode(WrOpcode opcode) {
       return WcOpcode::fetch_add;
     case WrOpcode::local_invalidate:
       return WcOpcode::local_invalidate;
+    case WrOpcode::atomic_write:
+      return WcOpcode::atomic_write;
     case WrOpcode::bind_window:
       break;
   }
@@ -51,6 +53,9 @@ wire::Operation operation_of(WrOpcode opcode, bool begins, bool ends) {
   using wire::Operation;
   if (opcode == WrOpcode::read) {
     return Operation::read_request;
+  }
+  if (opcode == WrOpcode::atomic_write) {
+    return Operation::atomic_write;
   }
   if (is_atomic(opcode)) {
     return opcode == WrOpcode::fetch_add ? Operation::fetch_add : Operation::compare_swap;
@@ -82,15 +87,17 @@ wire::Operation operation_of(WrOpcode opcode, bool begins, bool ends) {
 // What is wrong with a request by itself; success if nothing is.
 WcStatus Engine::why_not(const QueuePair& qp, const SendWqe& wqe) const {
   const WrOpcode opcode = wqe.request.opcode;
-  if (opcode > WrOpcode::send_invalidate) {
+  const bool writes = opcode == WrOpcode::atomic_write;
+  if (opcode > WrOpcode::send_invalidate && !writes) {
     return WcStatus::local_qp_operation;
   }
-  if (wqe.length > kMaxMessage || (is_atomic(opcode) && wqe.length != sizeof(std::uint64_t))) {
+  if (wqe.length > kMaxMessage ||
+      ((is_atomic(opcode) || writes) && wqe.length != sizeof(std::uint64_t))) {
     return WcStatus::local_length;
   }
   const bool is_inline = (wqe.request.flags & kInline) != 0;
   if (is_read_or_atomic(opcode) &&
-      (qp.type != QpType::rc || qp.attributes.max_reads == 0 || is_inline)) {
+      (qp.type != QpType::rc || qp.attributes.max_reads == 0 || is_inline != writes)) {
     return WcStatus::local_qp_operation;
   }
   if (opcode == WrOpcode::send_invalidate && qp.type != QpType::rc) {
@@ -249,8 +256,8 @@ WcStatus Engine::fill(QueuePair& qp, std::uint64_t position, wire::Packet& packe
     packet.length -= done;
     return WcStatus::success;
   }
-  packet.solicited =
-      ends && (request.flags & kSolicitedEvent) != 0 && request.opcode != WrOpcode::write;
+  packet.solicited = ends && !single && (request.flags & kSolicitedEvent) != 0 &&
+                     request.opcode != WrOpcode::write;
   return lend(qp, position, done, std::min(qp.mtu, wqe.length - done), out);
 }
 

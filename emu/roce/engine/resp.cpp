@@ -11,11 +11,15 @@
 namespace weft::roce {
 namespace {
 
+bool is_atomic_write(const wire::Packet& packet) {
+  return wire::operation_of(packet.opcode) == wire::Operation::atomic_write;
+}
+
 std::uint32_t right_for(const wire::Packet& packet) {
   if (packet.has(wire::kSend)) {
     return 0;
   }
-  if (packet.has(wire::kWrite)) {
+  if (packet.has(wire::kWrite) || is_atomic_write(packet)) {
     return kRemoteWrite;
   }
   return packet.has(wire::kAtomic) ? kRemoteAtomic : kRemoteRead;
@@ -36,7 +40,7 @@ void drop_message(Responder& resp) {
 void Engine::on_request(QueuePair& qp, const Arrival& arrival) {
   const wire::Packet& packet = arrival.packet;
   Responder& resp = qp.resp;
-  if (!is_in_sequence(qp, packet)) {
+  if (!is_in_sequence(qp, arrival)) {
     return;
   }
   if (!fits_message(qp, packet)) {
@@ -81,7 +85,8 @@ void Engine::on_request(QueuePair& qp, const Arrival& arrival) {
 
 // Whether the packet is the next one. Answers those that are not: RC, a gap with one NAK, a
 // duplicate by repeating its answer. UC takes any packet that begins a message.
-bool Engine::is_in_sequence(QueuePair& qp, const wire::Packet& packet) {
+bool Engine::is_in_sequence(QueuePair& qp, const Arrival& arrival) {
+  const wire::Packet& packet = arrival.packet;
   Responder& resp = qp.resp;
   const std::int32_t ahead = psn_minus(packet.psn, resp.expected);
   if (qp.type == QpType::uc) {
@@ -103,7 +108,7 @@ bool Engine::is_in_sequence(QueuePair& qp, const wire::Packet& packet) {
   }
   if (ahead < 0) {
     ++counters_.duplicate_request;
-    on_duplicate(qp, packet);
+    on_duplicate(qp, arrival);
     return false;
   }
   resp.nak_sent = false;
@@ -137,6 +142,9 @@ bool Engine::has_good_length(const QueuePair& qp, const wire::Packet& packet) {
   if (!packet.has(wire::kEnds)) {
     return size == qp.mtu;
   }
+  if (is_atomic_write(packet)) {
+    return size == sizeof(std::uint64_t) && packet.length == size;
+  }
   return size <= qp.mtu && (size != 0 || packet.has(wire::kBegins));
 }
 
@@ -161,7 +169,7 @@ void Engine::accept(QueuePair& qp, const Arrival& arrival) {
   } else if (packet.has(wire::kWrite)) {
     accept_write(qp, arrival);
   } else if (packet.has(wire::kAtomic)) {
-    accept_atomic(qp, packet);
+    accept_atomic(qp, arrival);
   } else {
     accept_read(qp, packet);
   }
@@ -252,20 +260,29 @@ void Engine::accept_read(QueuePair& qp, const wire::Packet& packet) {
 }
 
 // Done on the memory itself with the processor's atomics, as programs there may use them, too.
-void Engine::accept_atomic(QueuePair& qp, const wire::Packet& packet) {
+void Engine::accept_atomic(QueuePair& qp, const Arrival& arrival) {
+  const wire::Packet& packet = arrival.packet;
   if (packet.address % sizeof(std::uint64_t) != 0) {
     refuse(qp, packet, wire::kNakInvalidRequest, WcStatus::remote_invalid_request);
     return;
   }
   std::byte* const at = keys_.remote(packet.rkey, packet.address, sizeof(std::uint64_t),
-                                     kRemoteAtomic, qp.made.domain, qp.qpn);
+                                     right_for(packet), qp.made.domain, qp.qpn);
   const bool aligned = reinterpret_cast<std::uintptr_t>(at) % sizeof(std::uint64_t) == 0;
   const bool adds = wire::operation_of(packet.opcode) == wire::Operation::fetch_add;
+  const bool writes = is_atomic_write(packet);
   std::uint64_t original = packet.compare;
+  std::uint64_t written = 0;
+  if (writes && !copy_packet(arrival.rx, packet.header_size, reinterpret_cast<std::byte*>(&written),
+                             sizeof written)) {
+    return;
+  }
   const bool done =
       at != nullptr && aligned && touch_lent(at, sizeof original, [&] {
         const std::atomic_ref<std::uint64_t> value(*reinterpret_cast<std::uint64_t*>(at));
-        if (adds) {
+        if (writes) {
+          value.store(written);
+        } else if (adds) {
           original = value.fetch_add(packet.swap_or_add);
         } else {
           value.compare_exchange_strong(original, packet.swap_or_add);
@@ -278,6 +295,7 @@ void Engine::accept_atomic(QueuePair& qp, const wire::Packet& packet) {
   counters_.placed_bytes += sizeof original;
   Resource& resource = new_resource(qp);
   resource.is_read = false;
+  resource.is_written = writes;
   resource.first_psn = resource.last_psn = packet.psn;
   resource.original = original;
   qp.resp.msn = psn_plus(qp.resp.msn, 1);

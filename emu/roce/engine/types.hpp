@@ -33,6 +33,7 @@ enum class WrOpcode : std::uint8_t {
   local_invalidate = 7,
   bind_window = 8,
   send_invalidate = 9,
+  atomic_write = 15,  // of eight bytes, which lie in the request
 };
 enum SendFlag : std::uint8_t { kFence = 1, kSignaled = 2, kSolicitedEvent = 4, kInline = 8 };
 
@@ -59,6 +60,7 @@ enum class WcOpcode : std::uint8_t {
   fetch_add = 4,
   bind_window = 5,
   local_invalidate = 6,
+  atomic_write = 9,
   receive = 128,
   receive_write_immediate = 129,
 };

@@ -32,6 +32,7 @@ enum class Operation : std::uint8_t {
   fetch_add = 20,
   send_last_invalidate = 22,
   send_only_invalidate = 23,
+  atomic_write = 29,
 };
 
 // The upper three bits.
@@ -105,6 +106,7 @@ constexpr std::array<std::uint16_t, 256> make_traits() {
   set(rc, Operation::atomic_acknowledge, kResponse | kHasAeth | kHasAtomicAck);
   set(rc, Operation::compare_swap, kAtomic | kBegins | kEnds | kHasAtomicEth);
   set(rc, Operation::fetch_add, kAtomic | kBegins | kEnds | kHasAtomicEth);
+  set(rc, Operation::atomic_write, kAtomic | kPayload | kBegins | kEnds | kHasReth);
   set(rc, Operation::send_last_invalidate, kSend | kPayload | kEnds | kHasIeth);
   set(rc, Operation::send_only_invalidate, kSend | kPayload | kBegins | kEnds | kHasIeth);
   set(Transport::ud, Operation::send_only, kSend | kPayload | kBegins | kEnds | kHasDeth);
@@ -116,7 +118,7 @@ constexpr std::array<std::uint16_t, 256> make_traits() {
 inline constexpr std::array<std::uint16_t, 256> kTraits = make_traits();
 }  // namespace detail
 
-// 0 for an opcode that is not spoken here: RD, XRC, flush, atomic write, vendors' own.
+// 0 for an opcode that is not spoken here: RD, XRC, flush, vendors' own.
 [[nodiscard]] constexpr std::uint16_t traits_of(std::uint8_t opcode) {
   return detail::kTraits[opcode];
 }

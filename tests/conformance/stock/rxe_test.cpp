@@ -152,6 +152,44 @@ TEST(Rxe, LookUpsAgree) {
   }
 }
 
+// The command lines of tutorials, as they stand there. libibverbs finds its library for soft-RoCE
+// by the number of the driver, which it asks the kernel for by netlink.
+TEST(Rxe, CommandLinesOfTutorialsRun) {
+  WEFT_NEEDS("ibv_devinfo");
+  WEFT_NEEDS("ib_write_bw");
+  WEFT_NEEDS("rdma");
+  const Outcome shown = run_weft(
+      "--device rxe --nics 2 --names mlx5_{n} -- sh -c 'ibv_devinfo -d mlx5_0; ibv_devices; "
+      "rdma link; ls /sys/class/infiniband; cat /sys/class/infiniband_verbs/uverbs1/ibdev; "
+      "echo {h1.dev}'");
+  EXPECT_EQ(shown.code, 0) << shown.output;
+  for (const char* text : {"hca_id:\tmlx5_0", "PORT_ACTIVE", "link mlx5_1/1 state ACTIVE",
+                           "mlx5_0\n[h1] mlx5_1\n[h1] mlx5_1\n[h1] mlx5_0\n"}) {
+    EXPECT_TRUE(shown.says(text)) << text << "\n" << shown.output;
+  }
+  EXPECT_FALSE(shown.says("rxe_")) << shown.output;
+  const std::string words = "ib_write_bw -d mlx5_16 -a --report_gbits -n 100 -p " + own_port();
+  const Outcome written =
+      run_weft("--device rxe --names mlx5_{n+16} -- " + words + " : " + words + " {h1.ip}", 100);
+  EXPECT_EQ(written.code, 0) << written.output;
+  EXPECT_TRUE(written.says("8388608")) << written.output;
+}
+
+// A NIC of each kind, and one program that uses both.
+TEST(Rxe, BesideEfaOnOneHost) {
+  WEFT_NEEDS("ibv_devices");
+  WEFT_NEEDS("ib_send_lat");
+  const std::string lat = "ib_send_lat -F -n 200 -p ";
+  const std::string rc = lat + own_port() + " -d rxe_0 -x 1";
+  const std::string srd = lat + own_port() + " -d efa_0 -x 0 -c SRD";
+  const Outcome outcome = run_weft("--device rxe,efa -- sh -c 'ibv_devices; rdma dev; " + rc +
+                                       " && " + srd + "' : sh -c '" + rc + " {h1.ip} && until " +
+                                       srd + " {h1.ip}; do sleep 0.1; done'",
+                                   100);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("rxe_0") && outcome.says("efa_0")) << outcome.output;
+}
+
 class RxeLoss : public ::testing::TestWithParam<Program> {};
 
 TEST_P(RxeLoss, ReliableConnectionsGetThroughOnePercent) {

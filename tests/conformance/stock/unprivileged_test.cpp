@@ -87,6 +87,17 @@ INSTANTIATE_TEST_SUITE_P(
                      "--json -- env FI_PROVIDER=efa mpirun.openmpi --oversubscribe -n 4 --mca pml "
                      "cm --mca mtl ofi " WEFT_COLLECTIVES " -c all_reduce -e 262144 -n 2 --json",
                      0, "\"bytes\":262144"},
+        // The same over soft-RoCE devices.
+        Unprivileged{"RxeDevinfo", "ibv_devinfo", "--device rxe -- ibv_devinfo -v", 0,
+                     "PORT_ACTIVE"},
+        Unprivileged{"RxePingpong", "ibv_rc_pingpong",
+                     "--device rxe -- ibv_rc_pingpong -g 1 -c -p PORT : ibv_rc_pingpong -g 1 -c "
+                     "-p PORT {h1.ip}"},
+        Unprivileged{"RxeWriteManyQueuePairs", "ib_write_bw",
+                     "--device rxe " PERFTEST("ib_write_bw", "-x 1 -F -q 64 -n 100 -p PORT")},
+        Unprivileged{"RxeConnections", "rping",
+                     "--device rxe -- rping -s -C 5 -V -p PORT : rping -c -C 5 -V -p PORT -a "
+                     "{h1.ip}"},
         // What no EFA device has is refused, as the real one refuses it.
         Unprivileged{"NoReliableConnections", "ibv_rc_pingpong",
                      "-- ibv_rc_pingpong -d {h1.dev} -g 0 -p PORT", 1, "Couldn't create QP"},

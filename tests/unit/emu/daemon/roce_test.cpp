@@ -458,6 +458,29 @@ TEST_F(ManagementTest, ARequestForNobodyIsRefused) {
   EXPECT_EQ(answer.status, 1);
 }
 
+// A process that was killed says no good-bye; who says it to one is answered as by its kernel.
+TEST_F(ManagementTest, AGoodByeToAProcessThatHasGoneIsAnswered) {
+  start(false);
+  auto one = join_roce("h1");
+  auto other = join_roce("h2");
+  auto third = join_roce("h2");
+  ASSERT_TRUE(one && other && third);
+  auto message = request(*one, wire::CmKind::disconnect_request);
+  message.remote_id = id_of(*third, 77);
+  third = join_roce("h1");  // its former owner has gone
+  EXPECT_TRUE(eventually([&] {
+    send(*one, *other, message);
+    const auto frames = one->io->receive();
+    return !frames.empty();
+  }));
+  send(*one, *other, message);
+  const wire::CmMessage answer = next_message(*one);
+  EXPECT_EQ(answer.kind, wire::CmKind::disconnect_reply);
+  EXPECT_EQ(answer.transaction, 5U);
+  EXPECT_EQ(answer.local_id, message.remote_id);
+  EXPECT_EQ(answer.remote_id, message.local_id);
+}
+
 TEST_F(ManagementTest, AProcessHasOnlySoManyServices) {
   start(false);
   auto one = join_roce("h1");

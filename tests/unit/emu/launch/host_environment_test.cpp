@@ -70,6 +70,44 @@ TEST(Devices, AreKindsWithProfilesOrNone) {
   EXPECT_FALSE(parse_device_kind("efa:nosuch"));
 }
 
+TEST(Devices, HaveTheNamesOfTheirKindOrTheUsers) {
+  EXPECT_EQ(parse_device_kind("rxe").value()->device_name(1), "rxe_1");
+  EXPECT_EQ(parse_device_kind("rxe", "mlx5_{n}").value()->device_name(1), "mlx5_1");
+  EXPECT_FALSE(parse_device_kind("rxe", "a/b"));
+  EXPECT_FALSE(parse_device_kind("none", "mlx5_{n}"));
+}
+
+TEST(Devices, OfSeveralKindsTakeTurns) {
+  const auto kinds = parse_device_kind("rxe,efa:first");
+  ASSERT_TRUE(kinds && *kinds);
+  EXPECT_EQ(least_nics(*kinds), 2U);
+  const auto name = [&](std::size_t nic) { return (*kinds)->device_name(nic).value_or("none"); };
+  EXPECT_EQ(name(0), "rxe_0");
+  EXPECT_EQ(name(1), "efa_0");
+  EXPECT_EQ(name(2), "rxe_1");
+  EXPECT_EQ((*kinds)->of_nic(3).name, "first");
+  EXPECT_EQ(payload_of(*kinds), payload_of(*parse_device_kind("efa:first")));
+  EXPECT_FALSE(parse_device_kind("rxe,ufo"));
+  EXPECT_FALSE(parse_device_kind("rxe,none"));
+  EXPECT_FALSE(parse_device_kind("rxe,"));
+}
+
+// Those that `weft up` was told; of other devices than its, their own.
+TEST(Devices, OfANetworkThatIsUpAreWhatHasBeenNoted) {
+  const testing::TemporaryFolder folder;
+  const auto name = [&](const char* device, const char* names) {
+    const auto kind = device_of_network(folder.path(), device, names);
+    return kind && *kind ? (*kind)->device_name(0).value_or("none") : "";
+  };
+  EXPECT_EQ(name("", ""), "efa_0");
+  ASSERT_TRUE(note_device(folder.path(), "rxe", "mlx5_{n}"));
+  EXPECT_EQ(name("", ""), "mlx5_0");
+  EXPECT_EQ(name("", "mlx4_{n}"), "mlx4_0");
+  EXPECT_EQ(name("efa", ""), "efa_0");
+  ASSERT_TRUE(note_device(folder.path(), "efa"));
+  EXPECT_EQ(name("", ""), "efa_0");
+}
+
 // The transport's own packets have to pass, too.
 TEST(Devices, AreOnANetworkThatCarriesAcknowledgements) {
   EXPECT_EQ(payload_of(DeviceKind{}), 0U);  // weftd's own choice

@@ -269,6 +269,30 @@ TEST_F(Comp, StoresWhatAnAtomicFound) {
   EXPECT_EQ(stored, 0x0102030405060708U);
 }
 
+TEST_F(Comp, AnAtomicWriteEndsWithAnAnswerWithoutData) {
+  bring_up();
+  WorkRequest work;
+  work.opcode = WrOpcode::atomic_write;
+  work.flags = kInline;
+  work.remote_address = 0x10000;
+  const std::array<std::byte, 8> value{std::byte{1}, std::byte{2}};
+  ASSERT_EQ(bench.engine.post_send(bench.qpn, work, {}, value), 0);
+  ASSERT_EQ(bench.send(WrOpcode::send, 10, 2), 0);
+  const auto sent = bench.all();
+  ASSERT_EQ(sent.size(), 2U);
+  EXPECT_EQ(wire::operation_of(sent[0].packet.opcode), Operation::atomic_write);
+  EXPECT_EQ(sent[0].packet.length, 8U);
+  EXPECT_EQ(sent[0].payload, std::vector<std::byte>(value.begin(), value.end()));
+  // An acknowledgement of what is behind it stands for it as little as for a READ.
+  reply(kSqPsn + 1);
+  EXPECT_FALSE(bench.completion());
+  bench.arrive(bench.request(Operation::read_response_only, kSqPsn));
+  const auto completion = bench.completion();
+  ASSERT_TRUE(completion);
+  EXPECT_EQ(completion->status, WcStatus::success);
+  EXPECT_EQ(completion->opcode, WcOpcode::atomic_write);
+}
+
 TEST_F(Comp, DrainsInSqd) {
   bring_up();
   ASSERT_EQ(bench.send(WrOpcode::send, 10, 1), 0);

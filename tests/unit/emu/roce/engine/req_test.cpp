@@ -205,6 +205,10 @@ TEST_F(Req, RefusesWhatMakesNoSense) {
   };
   EXPECT_EQ(status(QpType::rc, WrOpcode::read, 8, 0), WcStatus::local_qp_operation);
   EXPECT_EQ(status(QpType::rc, WrOpcode::fetch_add, 4, 1), WcStatus::local_length);
+  // Its value is in the request, and the peer has to keep an answer.
+  EXPECT_EQ(status(QpType::rc, WrOpcode::atomic_write, 8, 1), WcStatus::local_qp_operation);
+  EXPECT_EQ(status(QpType::rc, WrOpcode::atomic_write, 8, 0), WcStatus::local_qp_operation);
+  EXPECT_EQ(status(QpType::rc, WrOpcode::atomic_write, 4, 1), WcStatus::local_length);
   EXPECT_EQ(status(QpType::uc, WrOpcode::read, 8, 1), WcStatus::local_qp_operation);
   EXPECT_EQ(status(QpType::ud, WrOpcode::write, 8, 1), WcStatus::local_qp_operation);
 }

@@ -226,6 +226,44 @@ TEST_F(Resp, NeverExecutesAnAtomicTwice) {
   EXPECT_FALSE(bench.next());
 }
 
+// Answered as a READ of no bytes, as by Linux, and a duplicate is answered again and not executed.
+TEST_F(Resp, WritesEightBytesAtOnceAndOnce) {
+  auto packet = bench.request(Operation::atomic_write, kRqPsn);
+  packet.length = 8;
+  for (int time = 0; time < 3; ++time) {
+    bench.arrive(packet, 8);
+    const auto response = bench.next();
+    ASSERT_TRUE(response);
+    EXPECT_EQ(wire::operation_of(response->packet.opcode), Operation::read_response_only);
+    EXPECT_EQ(response->packet.psn, kRqPsn);
+    EXPECT_EQ(response->packet.msn, 1U);
+    EXPECT_TRUE(response->payload.empty());
+    EXPECT_EQ(bench.memory[7], time == 0 ? std::byte{0xA5} : std::byte{1});
+    bench.memory[7] = std::byte{1};
+  }
+  EXPECT_EQ(bench.memory[8], std::byte{});
+}
+
+TEST_F(Resp, RefusesAtomicWritesThatAreNone) {
+  const auto answer = [](std::uint64_t offset, std::uint32_t length, std::size_t payload,
+                         std::uint32_t access) {
+    Bench fresh;
+    fresh.attributes.access = access;
+    fresh.bring_up();
+    auto packet = fresh.request(Operation::atomic_write, kRqPsn);
+    packet.address += offset;
+    packet.length = length;
+    fresh.arrive(packet, payload);
+    return fresh.answer();
+  };
+  EXPECT_EQ(answer(0, 8, 8, kRemoteWrite), wire::kAckNoCredit);
+  EXPECT_EQ(answer(4, 8, 8, kAllAccess), wire::kNakInvalidRequest);
+  EXPECT_EQ(answer(0, 16, 8, kAllAccess), wire::kNakInvalidRequest);
+  EXPECT_EQ(answer(0, 8, 4, kAllAccess), wire::kNakInvalidRequest);
+  EXPECT_EQ(answer(0, 8, 8, kRemoteAtomic | kRemoteRead), wire::kNakInvalidRequest);
+  EXPECT_EQ(answer(8192, 8, 8, kAllAccess), wire::kNakRemoteAccess);
+}
+
 // Sequence numbers come round, and the atomic that had this one first is still remembered.
 TEST_F(Resp, ANewAtomicIsAnsweredByWhatItFound) {
   auto packet = bench.request(Operation::fetch_add, kRqPsn);

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# Owns running rdma-core's own tests, all of them, on a soft-RoCE device.
+"""usage: pyverbs_rxe.py WEFT [--write DOCUMENT] [MODULE...]
+
+Runs the tests that Debian ships with rdma-core (python3-pyverbs). They look for a network interface
+of the device to learn its address; there is none, so that a copy of them is told. Prints a table of
+what passed, and why what was skipped was; --write puts it into a document. Exit code 1 if a test
+failed; 77 where they are not installed."""
+
+import collections
+import gzip
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+TESTS = Path("/usr/share/doc/rdma-core/tests")
+PYTHON = "/usr/bin/python3"
+PATIENCE = 300
+BEGIN, END = "<!-- pyverbs_rxe.py writes from here -->", "<!-- to here -->"
+VERDICT = re.compile(r"\.\.\. (?:(FAIL|ERROR)|skipped (['\"])(.*)\2)$", re.M)
+
+def copied(folder):
+    shutil.copytree(TESTS, folder / "tests")
+    for packed in (folder / "tests").glob("*.gz"):
+        with gzip.open(packed) as text:
+            packed.with_suffix("").write_bytes(text.read())
+        packed.unlink()
+    base = folder / "tests" / "base.py"
+    text = base.read_text()
+    base.chmod(0o644)
+    base.write_text(text.replace("if not self.ip_addr:",
+                                 'if setattr(self, "ip_addr", "HOST_ADDRESS"):'))
+    return folder / "tests"
+
+
+def run(weft, tests, module):
+    """Exit code and output. The host's address is filled in by weft."""
+    script = (f"cd {tests} && sed -i s/HOST_ADDRESS/{{h1.ip}}/ base.py && "
+              f"exec {PYTHON} -B run_tests.py -v {module}")
+    try:
+        done = subprocess.run(
+            [weft, "run", "-q", "--no-prefix", "--device", "rxe", "--", "sh", "-c", script],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            timeout=PATIENCE, check=False)
+        return done.returncode, done.stdout.decode(errors="replace")
+    except subprocess.TimeoutExpired as error:
+        return 124, (error.stdout or b"").decode(errors="replace")
+
+
+def family(module):
+    """Tests of other devices are one row."""
+    name = module.removeprefix("test_")
+    for vendor in ("mlx5", "efa", "cuda"):
+        if name.startswith(vendor):
+            return vendor + "*"
+    return name
+
+
+def table(rows):
+    lines = ["| module (`test_...`) | passed | skipped | why |", "|---|---|---|---|"]
+    total = [0, 0]
+    for name, (passed, skipped) in rows.items():
+        why = "; ".join(f"{reason} ({count})" if len(skipped) > 1 else reason
+                        for reason, count in skipped.most_common())
+        lines.append(f"| `{name}` | {passed} | {sum(skipped.values())} | {why.replace('|', '/')} |")
+        total[0] += passed
+        total[1] += sum(skipped.values())
+    lines.append(f"| all | {total[0]} | {total[1]} | |")
+    return "\n".join(lines)
+
+
+def main(weft, *words):
+    words = list(words)
+    document = None
+    if "--write" in words[:-1]:
+        at = words.index("--write")
+        document = Path(words[at + 1])
+        del words[at:at + 2]
+    if not TESTS.is_dir() or subprocess.run([PYTHON, "-c", "import pyverbs.device"], check=False,
+                                            stderr=subprocess.DEVNULL).returncode != 0:
+        print("skipped: this machine has no python3-pyverbs, or not rdma-core's tests")
+        return 77
+    rows, failed = {}, 0
+    with tempfile.TemporaryDirectory(prefix="weft-pyverbs-") as folder:
+        tests = copied(Path(folder))
+        modules = words or sorted(path.stem for path in tests.glob("test_*.py"))
+        for module in modules:
+            code, text = run(weft, tests, module)
+            passed, skipped = rows.setdefault(family(module), (0, collections.Counter()))
+            bad = [wrong for wrong, _, _ in VERDICT.findall(text) if wrong]
+            reasons = [reason for wrong, _, reason in VERDICT.findall(text) if not wrong]
+            skipped.update(reasons)
+            ran = sum(int(count) for count in re.findall(r"^Ran (\d+) tests? in", text, re.M))
+            passed += ran - len(bad) - len(reasons)
+            rows[family(module)] = (passed, skipped)
+            if bad or code != 0:
+                failed += max(len(bad), 1)
+                print(f"FAILED: {module} ended with {code}:\n{text[-3000:]}", flush=True)
+    print(table(rows))
+    if document:
+        text = document.read_text()
+        head, rest = text.split(BEGIN)
+        tail = rest.split(END, 1)[1]
+        document.write_text(f"{head}{BEGIN}\n\n{table(rows)}\n\n{END}{tail}")
+    print(f"{sum(row[0] for row in rows.values())} passed, {failed} failed, "
+          f"{sum(sum(row[1].values()) for row in rows.values())} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    sys.exit(main(*sys.argv[1:]))
