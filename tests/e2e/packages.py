@@ -18,7 +18,7 @@ from layer import check, in_layer, make_packages, run
 CLEAN = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
          "LC_ALL": "C.UTF-8"}
 # The programs of these packages need nothing else: one package serves several releases.
-COMMON = {"libc6", "libgcc-s1", "libstdc++6", "weft", "weft-preload"}
+COMMON = {"libc6", "libgcc-s1", "libstdc++6", "weft", "weft-preload", "zlib1g"}
 EXPECTED = {
     "weft": ["usr/bin/weft", "usr/bin/weftd", "usr/lib/weft/libnccl-net-weft.so",
              "usr/lib/weft/image.sh", "usr/lib/systemd/system/weftd@.service",
