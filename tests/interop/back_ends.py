@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # Owns the comparison of our soft-RoCE device with Linux's: the same programs on each, alone, and a
 # document of what differs.
-"""usage: back_ends.py WEFT PROGRAMS [--kernels 6.1,6.12] [--write docs/verbs.md]
+"""usage: back_ends.py WEFT PROGRAMS [--kernels 6.1,6.12] [--raw DIR] [--write docs/verbs.md]
 
 PROGRAMS is the folder with weft_verbs_refusals, weft_verbs_data and weft_verbs_peers. On each back
 end runs `back_ends.py inside FOLDER PROGRAMS`, by `weft run --device rxe` and by `weft softroce vm
---root /`. Needs python3-pyverbs, with rdma-core's tests, perftest, QEMU and a guest's image.
+--root /`. With --raw what each has said is kept in DIR, and a back end that has said all there is
+not run again. Needs python3-pyverbs, with rdma-core's tests, perftest, QEMU and a guest's image.
 """
 
 import argparse
@@ -157,17 +158,24 @@ def prepare(folder):
 class Outcome:
     """Of one back end."""
 
-    def __init__(self, name, words):
+    def __init__(self, name, words, raw):
         self.name = name
         self.tests, self.chapters, self.pairs, self.seconds = {}, {}, {}, None
-        done = subprocess.run(words, text=True, stdout=subprocess.PIPE, check=False,
-                              env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-                              timeout=2 * PATIENCE)
-        for line in done.stdout.splitlines():
+        path = raw / (name.replace(" ", "-") + ".txt")
+        if path.exists():
+            self.hear_all(path)
+        if self.seconds is None:
+            with open(path, "w", encoding="utf-8") as log:
+                code = subprocess.run(words, stdout=log, check=False, timeout=2 * PATIENCE, env={
+                    **os.environ, "PYTHONDONTWRITEBYTECODE": "1"}).returncode
+            self.hear_all(path)
+        if self.seconds is None:
+            sys.exit(f"{name}: ended with {code}\n{path.read_text(errors='replace')[-3000:]}")
+
+    def hear_all(self, path):
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             if MARK in line:
                 self.hear(json.loads(line[line.index(MARK) + len(MARK):]))
-        if self.seconds is None:
-            sys.exit(f"{name}: ended with {done.returncode}\n{done.stdout[-3000:]}")
 
     def hear(self, what):
         if "test" in what:
@@ -300,6 +308,7 @@ def main():
     parser.add_argument("programs")
     parser.add_argument("--kernels", default="6.1,6.12")
     parser.add_argument("--write", help="the document")
+    parser.add_argument("--raw", help="a folder")
     options = parser.parse_args()
     if shutil.which("qemu-system-x86_64") is None or not TESTS.is_dir():
         print("needs qemu-system-x86_64, and rdma-core's tests: ./weft setup conformance softroce")
@@ -308,12 +317,15 @@ def main():
     with tempfile.TemporaryDirectory(prefix="weft-back-ends-") as folder:
         os.chmod(folder, 0o755)
         prepare(Path(folder))
+        raw = Path(options.raw or folder)
+        raw.mkdir(parents=True, exist_ok=True)
         job = ["/usr/bin/python3", os.path.abspath(__file__), "inside", folder, programs]
-        outcomes = [Outcome("ours", [weft, "run", "--no-prefix", "--device", "rxe", "--", *job])]
+        outcomes = [Outcome("ours", [weft, "run", "--no-prefix", "--device", "rxe", "--", *job],
+                            raw)]
         for kernel in filter(None, options.kernels.split(",")):
             outcomes.append(Outcome(f"Linux {kernel}", [
                 weft, "softroce", "vm", "--kernel", kernel, "--root", "/", "--memory", "1024", "--",
-                *job]))
+                *job], raw))
     for one in outcomes:
         print(f"{one.name}: rdma-core {one.counts()} passed/skipped/failed in {one.seconds:.0f} s; "
               f"pairs {sum(good for good, _ in one.pairs.values())} of {len(one.pairs)}")
