@@ -39,8 +39,10 @@ class Loop final : public Runner {
         bytes.insert(bytes.end(), piece.begin(), piece.end());
       }
       bytes.resize(bytes.size() + roce::wire::kIcrcSize);
-      device.on_packet(
-          now_, srd::RxPacket{.from = address(), .path = packet.path, .bytes = bytes, .more = {}});
+      // As it left: from and to the same address of the NIC.
+      srd::RxPacket packet_in{.from = address(), .path = packet.path, .bytes = bytes, .more = {}};
+      packet_in.to = packet.source;
+      device.on_packet(now_, packet_in);
     }
     device.on_timeout(now_);
     return false;
