@@ -408,8 +408,8 @@ class Neighbour:
                    self.web, self.forged_frames, self.ring_words, self.endless_ring, self.bells,
                    self.pretended_return, self.attach_and_leave, self.dying_and_stopped,
                    self.services, self.connection_management, self.groups, self.group_frames]
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        end, parent = time.monotonic() + seconds, os.getppid()
+        while time.monotonic() < end and os.getppid() == parent:
             attack = self.rng.choice(attacks)
             outcome = "done"
             try:
