@@ -4,9 +4,9 @@
 """usage: tests/bench/spray.py [--build build/release] [--rounds 3] [--seed 1] [--write FOLDER]
 
 Four hosts under one leaf send to four under another, through four spines, with perftest's
-ib_send_bw (8 KiB messages, 184 MB a pair). RC keeps each connection on one path and sends again from
-the first lost packet on; SRD spreads packets over all paths and sends again what is lost. All links
-are as fast as a NIC, so the network could carry everything at once.
+ib_send_bw (8 KiB messages, 184 MB a pair). RC keeps each connection on one path and sends again
+from the first lost packet on; SRD spreads packets over all paths and sends again what is lost. All
+links are as fast as a NIC, so the network could carry everything at once.
 Prints a table of medians; --write puts it between its marks in FOLDER/rxe.md, and a picture into
 FOLDER/spray.svg. Exit code 77 without perftest."""
 import argparse
