@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Owns the comparison of our soft-RoCE device with Linux's: the same programs on each, alone, and a
 # document of what differs.
-"""usage: back_ends.py WEFT PROGRAMS [--kernels 6.1,6.12] [--raw DIR] [--write docs/verbs.md]
+"""usage: back_ends.py WEFT PROGRAMS [--kernels 6.1,6.12] [--raw DIR] [--write docs/back-ends.md]
 
 PROGRAMS is the folder with weft_verbs_refusals, weft_verbs_data and weft_verbs_peers. On each back
 end runs `back_ends.py inside FOLDER PROGRAMS`, by `weft run --device rxe` and by `weft softroce vm
@@ -232,7 +232,7 @@ def refusals_that_differ(outcomes):
                     where[chapter, line.strip()].append(one.name)
     lines = ["| chapter | what differs from ours | where |", "|---|---|---|"]
     for (chapter, line), names in where.items():
-        lines.append(f"| {chapter} | {line.replace('|', '/')} | {', '.join(names)} |")
+        lines.append(f"| {chapter} | {line.replace('|', '/')} | {', '.join(dict.fromkeys(names))} |")
     return lines if where else ["None."]
 
 
@@ -257,7 +257,7 @@ What each back end does with the same programs, alone; how they speak with each 
 [interop.md](interop.md). Written by
 
 ```
-python3 tests/interop/back_ends.py {weft} {programs} --write docs/verbs.md
+python3 tests/interop/back_ends.py {weft} {programs} --kernels {kernels} --write docs/back-ends.md
 ```
 
 which runs one command on each of them, by `weft run --device rxe -- COMMAND` and by
@@ -289,9 +289,9 @@ completions, as numbers.
 """
 
 
-def document(outcomes, weft, programs):
+def document(outcomes, options):
     return DOCUMENT.format(
-        weft=weft, programs=programs,
+        weft=options.weft, programs=options.programs, kernels=options.kernels,
         seconds=", ".join(f"{one.name} {one.seconds:.0f}" for one in outcomes),
         modules="\n".join(by_module(outcomes)), tests="\n".join(different_tests(outcomes)),
         pairs="\n".join(pairs_table(outcomes)),
@@ -329,7 +329,7 @@ def main():
     for one in outcomes:
         print(f"{one.name}: rdma-core {one.counts()} passed/skipped/failed in {one.seconds:.0f} s; "
               f"pairs {sum(good for good, _ in one.pairs.values())} of {len(one.pairs)}")
-    text = document(outcomes, options.weft, options.programs)
+    text = document(outcomes, options)
     if options.write:
         Path(options.write).write_text(text, encoding="utf-8")
     else:
