@@ -232,7 +232,8 @@ def refusals_that_differ(outcomes):
                     where[chapter, line.strip()].append(one.name)
     lines = ["| chapter | what differs from ours | where |", "|---|---|---|"]
     for (chapter, line), names in where.items():
-        lines.append(f"| {chapter} | {line.replace('|', '/')} | {', '.join(dict.fromkeys(names))} |")
+        where_it_is = ", ".join(dict.fromkeys(names))
+        lines.append(f"| {chapter} | {line.replace('|', '/')} | {where_it_is} |")
     return lines if where else ["None."]
 
 
