@@ -222,7 +222,7 @@ void complain_of_idle_policies(const Objects& objects, const std::vector<Planned
       const std::string asked = policy.pf_names.empty() ? "" : policy.pf_names.front().pf;
       const std::string meant = fabric::nearest_word(asked, pfs);
       std::ranges::sort(pfs);
-      pfs.erase(std::ranges::unique(pfs).begin(), pfs.end());
+      pfs.erase(std::unique(pfs.begin(), pfs.end()), pfs.end());
       std::string all;
       for (const std::string& pf : pfs) {
         all += (all.empty() ? "" : ", ") + pf;

@@ -36,7 +36,9 @@ grep -qx 'to errors' "$dir/errors" || fail "its errors do not arrive"
 # those that a killed one has left.
 ends_after() {  # SIGNAL
   mkdir -p -m 700 "$dir/tmp"
-  XDG_RUNTIME_DIR=$dir/tmp "$weft" softroce vm --timeout 240 -- sleep 1000 > "$dir/said" 2>&1 &
+  # A shell lets its background jobs ignore SIGINT, which a command at a terminal does not.
+  env --default-signal=INT XDG_RUNTIME_DIR="$dir/tmp" \
+    "$weft" softroce vm --timeout 240 -- sleep 1000 > "$dir/said" 2>&1 &
   pid=$!
   until pgrep -P $pid -f qemu-system > /dev/null; do
     kill -0 $pid || fail "it ends by itself"
