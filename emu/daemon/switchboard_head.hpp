@@ -15,8 +15,14 @@ namespace weft::daemon {
 // a check and the use of what was checked: so headers are checked in this copy, and the copy is
 // what gets forwarded.
 struct Switchboard::Head {
+  // Two copies, because compilers make of one whose size is only known to be small a loop of the
+  // processor's, which takes longer to begin than either of these takes.
   explicit Head(std::span<const std::byte> frame) : size(std::min(frame.size(), bytes.size())) {
-    std::memcpy(bytes.data(), frame.data(), size);
+    if (frame.size() >= bytes.size()) [[likely]] {
+      std::memcpy(bytes.data(), frame.data(), bytes.size());
+    } else {
+      std::memmove(bytes.data(), frame.data(), size);
+    }
   }
   [[nodiscard]] std::span<const std::byte> span() const { return {bytes.data(), size}; }
 
