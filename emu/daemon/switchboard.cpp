@@ -345,18 +345,7 @@ bool Switchboard::send_outside(TimePoint now, const Slot& from, const Steering& 
   for (std::size_t port = 0; port < outside_->size(); ++port) {
     if (outside_->is_there(port) && (known < 0 || port == static_cast<std::size_t>(known))) {
       anywhere = true;
-      send_towards_port(now, from.nic,
-                        {.port = 0,
-                         .block = 0,
-                         .record = info,
-                         .management = false,
-                         .group = false,
-                         .outside = static_cast<std::int16_t>(port),
-                         .outside_serial = outside_->port(port).serial,
-                         .source = source_of(from),
-                         .damaged = false,
-                         .frame = frame},
-                        head);
+      send_towards_port(now, from.nic, leaving_by(port, frame, info, source_of(from)), head);
     }
   }
   if (!anywhere) {
@@ -483,18 +472,7 @@ bool Switchboard::answer_neighbour(TimePoint now, std::size_t index,
     return true;
   }
   const std::vector<std::byte> answer = neighbour_answer(frame, nic->address);
-  send_towards_port(now, nic,
-                    {.port = 0,
-                     .block = 0,
-                     .record = {},
-                     .management = false,
-                     .group = false,
-                     .outside = static_cast<std::int16_t>(index),
-                     .outside_serial = outside_->port(index).serial,
-                     .source = {},
-                     .damaged = false,
-                     .frame = answer},
-                    Head(answer));
+  send_towards_port(now, nic, leaving_by(index, answer, {}, {}), Head(answer));
   return true;
 }
 
@@ -513,18 +491,7 @@ void Switchboard::pass_between_ports(TimePoint now, std::size_t index,
   for (std::size_t port = 0; port < outside_->size(); ++port) {
     if (port != index && outside_->is_there(port) &&
         (known < 0 || port == static_cast<std::size_t>(known))) {
-      send_towards_port(now, nic,
-                        {.port = 0,
-                         .block = 0,
-                         .record = {},
-                         .management = false,
-                         .group = false,
-                         .outside = static_cast<std::int16_t>(port),
-                         .outside_serial = outside_->port(port).serial,
-                         .source = {},
-                         .damaged = false,
-                         .frame = frame},
-                        head);
+      send_towards_port(now, nic, leaving_by(port, frame, {}, {}), head);
       anywhere = true;
     }
   }
@@ -532,6 +499,20 @@ void Switchboard::pass_between_ports(TimePoint now, std::size_t index,
     ++outside_->port(index).dropped;
     drop(FrameDrop::no_nic, frame);
   }
+}
+
+Arrival Switchboard::leaving_by(std::size_t port, std::span<const std::byte> frame,
+                                const srd::RecordInfo& info, const FrameSource& source) const {
+  return {.port = 0,
+          .block = 0,
+          .record = info,
+          .management = false,
+          .group = false,
+          .outside = static_cast<std::int16_t>(port),
+          .outside_serial = outside_->port(port).serial,
+          .source = source,
+          .damaged = false,
+          .frame = frame};
 }
 
 // Towards a port to the outside: through the modelled network if both ends are attached to it, else

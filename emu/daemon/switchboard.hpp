@@ -127,6 +127,9 @@ class Switchboard {
   // False: the frame does not ask for the Ethernet address of a NIC of ours.
   [[nodiscard]] bool answer_neighbour(TimePoint now, std::size_t port,
                                       std::span<const std::byte> frame);
+  // A frame on its way to that port.
+  [[nodiscard]] Arrival leaving_by(std::size_t port, std::span<const std::byte> frame,
+                                   const srd::RecordInfo& info, const FrameSource& source) const;
   // To one port, by way of the modelled network where both ends are attached to it.
   void send_towards_port(TimePoint now, const PlantNic* from, Arrival leaving, const Head& head);
   void send_by_port(std::size_t port, const Arrival& arrival, const Head& head);
