@@ -27,27 +27,19 @@ FramesInside::FramesInside(std::size_t max_frame, std::size_t budget, std::size_
     }
   }
   pools_.emplace_back(max_frame);
+  for (std::size_t kind = 0; kind < pools_.size(); ++kind) {
+    blocks_[kind] = pools_[kind].block_bytes();
+  }
 }
 
-BlockPool& FramesInside::pool_of(std::size_t size) {
-  std::size_t kind = 0;
-  while (pools_[kind].block_bytes() < size) {
-    ++kind;
-  }
-  return pools_[kind];
-}
-
-std::size_t FramesInside::charge_of(std::size_t size) const {
-  std::size_t kind = 0;
-  while (pools_[kind].block_bytes() < size) {
-    ++kind;
-  }
-  return pools_[kind].block_bytes() + kBookkeeping;
+std::size_t FramesInside::charge_of(std::uint8_t kind) const {
+  return blocks_[kind] + kBookkeeping;
 }
 
 std::uint32_t FramesInside::add(fabric::PortId from, std::size_t size) {
   WEFT_CHECK(size <= pools_.back().block_bytes());  // guaranteed by ports and rings
-  const std::size_t charge = charge_of(size);
+  const std::uint8_t kind = class_of(size);
+  const std::size_t charge = charge_of(kind);
   if (charged_ + charge > budget_ || charged_to_[from] + charge > budget_ - charged_) {
     ++refused_;
     return kNone;
@@ -61,12 +53,13 @@ std::uint32_t FramesInside::add(fabric::PortId from, std::size_t size) {
   charged_to_[from] += charge;
   Stored* stored = new (records_.at(handle)) Stored;
   stored->size = static_cast<std::uint32_t>(size);
+  stored->kind = kind;
   stored->from = from;
   return handle;
 }
 
 bool FramesInside::keep(Stored& stored, std::span<const std::byte> frame) {
-  BlockPool& pool = pool_of(stored.size);
+  BlockPool& pool = pools_[stored.kind];
   stored.block = pool.allocate();
   if (stored.block == kNone) {
     return false;
@@ -79,9 +72,9 @@ bool FramesInside::keep(Stored& stored, std::span<const std::byte> frame) {
 void FramesInside::remove(std::uint32_t handle) {
   Stored& stored = (*this)[handle];
   if (stored.block != kNone) {
-    pool_of(stored.size).release(stored.block);
+    pools_[stored.kind].release(stored.block);
   }
-  const std::size_t charge = charge_of(stored.size);
+  const std::size_t charge = charge_of(stored.kind);
   charged_ -= charge;
   charged_to_[stored.from] -= charge;
   records_.release(handle);

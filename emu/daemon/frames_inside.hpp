@@ -21,7 +21,8 @@ class Loans;
 struct Stored {
   std::byte* bytes = nullptr;
   std::uint32_t size = 0;
-  std::uint32_t block = BlockPool::kNone;  // in the pool of its size class
+  std::uint32_t block = BlockPool::kNone;  // in the pool of its size class:
+  std::uint8_t kind = 0;
   Arrival to;
   Loans* lender = nullptr;
   std::uint64_t loan = 0;
@@ -62,15 +63,23 @@ class FramesInside {
   // `max_frame`.
   static constexpr std::array<std::size_t, 3> kClasses{256, 1024, 4352};
 
-  [[nodiscard]] BlockPool& pool_of(std::size_t size);
-  [[nodiscard]] std::size_t charge_of(std::size_t size) const;
+  [[nodiscard]] std::uint8_t class_of(std::size_t size) const {
+    std::uint8_t kind = 0;
+    while (blocks_[kind] < size) {
+      ++kind;
+    }
+    return kind;
+  }
+  [[nodiscard]] std::size_t charge_of(std::uint8_t kind) const;
 
   std::size_t budget_;
   std::size_t charged_ = 0;
   std::uint64_t refused_ = 0;
   std::vector<std::size_t> charged_to_;  // by port
   BlockPool records_;
-  std::vector<BlockPool> pools_;  // by size class
+  // By size class: the size of a block, and the blocks.
+  std::array<std::size_t, kClasses.size() + 1> blocks_{};
+  std::vector<BlockPool> pools_;
 };
 
 }  // namespace weft::daemon

@@ -21,7 +21,12 @@ class Loans {
     if (next_ - first_ == loans_.size()) {
       grow();
     }
-    loans_[next_ & (loans_.size() - 1)] = {position, now, handle, false};
+    // Field by field: a whole loan would be put together elsewhere, and copied before it is there.
+    Loan& loan = at(next_);
+    loan.position = position;
+    loan.since = now;
+    loan.handle = handle;
+    loan.back = false;
     return next_++;
   }
   void give_back(std::uint64_t number) {
@@ -45,19 +50,19 @@ class Loans {
     bool back = false;
   };
 
-  [[nodiscard]] Loan& at(std::uint64_t number) { return loans_[number & (loans_.size() - 1)]; }
-  [[nodiscard]] const Loan& at(std::uint64_t number) const {
-    return loans_[number & (loans_.size() - 1)];
-  }
+  [[nodiscard]] Loan& at(std::uint64_t number) { return loans_[number & mask_]; }
+  [[nodiscard]] const Loan& at(std::uint64_t number) const { return loans_[number & mask_]; }
   void grow() {
     std::vector<Loan> larger(loans_.empty() ? 64 : 2 * loans_.size());
     for (std::uint64_t number = first_; number != next_; ++number) {
       larger[number & (larger.size() - 1)] = at(number);
     }
     loans_ = std::move(larger);
+    mask_ = loans_.size() - 1;
   }
 
   std::vector<Loan> loans_;  // a power of two of them
+  std::uint64_t mask_ = 0;   // their number less one
   std::uint64_t first_ = 0;  // the oldest that is out
   std::uint64_t next_ = 0;
 };

@@ -52,12 +52,9 @@ const char* to_string(FrameDrop drop) {
   return "unknown";
 }
 
-std::optional<Switchboard::Steering> Switchboard::read(const net::FlowKey& flow) {
-  const auto packet = Protocols::steer(flow);
-  if (!packet) {
-    return std::nullopt;
-  }
-  return Steering{flow.source(), flow.destination(), *packet};
+// Always inline: where it is called, the result stays in registers.
+[[gnu::always_inline]] inline Switchboard::Steering Switchboard::read(const net::FlowKey& flow) {
+  return {flow, Protocols::steer(flow)};
 }
 
 SwitchboardCounters Switchboard::counters() const {
@@ -69,6 +66,7 @@ SwitchboardCounters Switchboard::counters() const {
 }
 
 void Switchboard::drop(FrameDrop reason, std::span<const std::byte> frame) {
+  ++drops_;
   ++counters_.dropped[static_cast<std::size_t>(reason)];
   if (fabric_ != nullptr && fabric_->capture() != nullptr) {
     fabric_->capture()->refused(fabric_->network_time(srd::monotonic_now()), frame,
@@ -77,7 +75,9 @@ void Switchboard::drop(FrameDrop reason, std::span<const std::byte> frame) {
 }
 
 // A frame that must wait stays at the front of the ring, and with it all behind it: a process has
-// one queue, as a NIC port has.
+// one queue, as a NIC port has. A frame that is dropped ends the burst: a process that sends what
+// nobody can receive gets one frame in a round, and costs the others so much less than one that
+// sends something.
 std::size_t Switchboard::pump(TimePoint now, Slot& from) {
   std::size_t count = 0;
   auto& ring = from.port.rx();
@@ -91,6 +91,7 @@ std::size_t Switchboard::pump(TimePoint now, Slot& from) {
     if (info.time < nanoseconds(now - kOldestStamp) || info.time > nanoseconds(now + kClockSkew)) {
       info.time = 0;  // not believable: no time is known
     }
+    const std::uint64_t drops = drops_;
     if (!forward(now, from, frame, info)) {
       waiting_ = true;
       break;
@@ -99,6 +100,9 @@ std::size_t Switchboard::pump(TimePoint now, Slot& from) {
     ring.prefetch();
     ++count;
     from.counters.bytes_in += frame.size();
+    if (drops_ != drops) [[unlikely]] {
+      break;
+    }
   }
   from.counters.frames_in += count;
   give_room(now, from);
@@ -126,35 +130,36 @@ void Switchboard::give_room(TimePoint now, Slot& from) {
 bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> frame,
                           const srd::RecordInfo& info) {
   const Head head(frame);
-  const auto steering = read(net::FlowKey::parse(head.span()));
-  if (!steering) [[unlikely]] {
+  const auto flow = net::FlowKey::parse(head.span());
+  const auto steering = read(flow);
+  if (!steering.packet.known) [[unlikely]] {
     drop(FrameDrop::malformed, frame);
     return true;
   }
-  if (!is_from(source_of(from), *steering)) [[unlikely]] {
+  if (!is_from(*from.nic, source_of(from), steering)) [[unlikely]] {
     drop(FrameDrop::wrong_source, frame);
     return true;
   }
-  if (steering->packet.group || net::is_group(steering->destination)) [[unlikely]] {
-    send_to_group(now, from, *steering, head, frame, info);
+  if (steering.packet.group || net::is_group(steering.destination())) [[unlikely]] {
+    send_to_group(now, from, steering, head, frame, info);
     return true;
   }
-  const PlantNic* nic = nic_of(from, steering->destination);
+  const PlantNic* nic = nic_of(from, steering.destination());
   if (nic == nullptr) [[unlikely]] {
     if (outside_ != nullptr) {
-      return send_outside(now, from, *steering, head, frame, info);
+      return send_outside(now, from, steering, head, frame, info);
     }
     drop(FrameDrop::no_nic, frame);
     return true;
   }
   if (fabric_ != nullptr) {
-    return enter_fabric(now, from, *nic, *steering, frame, info);
+    return enter_fabric(now, from, *nic, steering, frame, info);
   }
-  if (steering->packet.management) [[unlikely]] {
+  if (steering.packet.management) [[unlikely]] {
     steer_management(*nic, head, frame, info);
     return true;
   }
-  Slot* to = slot_of(*nic, steering->packet.place);
+  Slot* to = slot_of(*nic, steering.packet.place);
   if (to == nullptr) [[unlikely]] {
     drop(FrameDrop::no_process, frame);
     return true;
@@ -176,8 +181,10 @@ FrameSource Switchboard::source_of(const Slot& from) {
   return {.nic = from.nic->port, .attachment = from.id, .life = from.life};
 }
 
-bool Switchboard::is_from(const FrameSource& from, const Steering& steering) const {
-  return Protocols::nic_of(steering.source) == plant_.nics()[from.nic]->address &&
+[[gnu::always_inline]] inline bool Switchboard::is_from(const PlantNic& nic,
+                                                        const FrameSource& from,
+                                                        const Steering& steering) {
+  return Protocols::nic_of(steering.source()) == nic.address &&
          (!steering.packet.names_sender ||
           (steering.packet.sender.value() == from.attachment && steering.packet.life == from.life));
 }
@@ -220,9 +227,10 @@ void Switchboard::arrive(const Arrival& arrival) {
   } else if (arrival.outside >= 0) {
     send_by_port(static_cast<std::size_t>(arrival.outside), arrival, head);
   } else if (arrival.group) {
-    const auto steering = read(net::FlowKey::parse(head.span()));
-    copy_to_members(&nic, steering ? steering->destination : srd::Address{}, head, arrival.frame,
-                    arrival.record);
+    const auto flow = net::FlowKey::parse(head.span());
+    const auto steering = read(flow);
+    copy_to_members(&nic, steering.packet.known ? steering.destination() : srd::Address{}, head,
+                    arrival.frame, arrival.record);
   } else if (arrival.management) {
     steer_management(nic, head, arrival.frame, arrival.record);
   } else if (Slot* to = slot_of(nic, arrival.block); to == nullptr) {
@@ -239,8 +247,10 @@ bool Switchboard::is_still_from(const Arrival& arrival, const Head& head) const 
   if (arrival.source.nic == FrameSource::kNone || arrival.damaged) {
     return true;
   }
-  const auto steering = read(net::FlowKey::parse(head.span()));
-  return steering && is_from(arrival.source, *steering);
+  const auto flow = net::FlowKey::parse(head.span());
+  const auto steering = read(flow);
+  return steering.packet.known &&
+         is_from(*plant_.nics()[arrival.source.nic], arrival.source, steering);
 }
 
 // Steered by a copy, as the process can write into its ring meanwhile; what goes on is the frame.
@@ -270,9 +280,10 @@ void Switchboard::steer_management(const PlantNic& nic, const Head& head,
 // A frame of weftd's own, in the name of that NIC.
 void Switchboard::send_for(const PlantNic& nic, std::span<const std::byte> frame) {
   const Head head(frame);
-  const auto steering = read(net::FlowKey::parse(head.span()));
+  const auto flow = net::FlowKey::parse(head.span());
+  const auto steering = read(flow);
   const PlantNic* const to =
-      steering ? plant_.find(Protocols::nic_of(steering->destination)) : nullptr;
+      steering.packet.known ? plant_.find(Protocols::nic_of(steering.destination())) : nullptr;
   Arrival arrival{.port = to == nullptr ? 0 : to->port,
                   .block = 0,
                   .record = {.flags = srd::kRecordUnchecked, .time = 0},
@@ -285,8 +296,8 @@ void Switchboard::send_for(const PlantNic& nic, std::span<const std::byte> frame
                   .frame = frame};
   const TimePoint now = srd::monotonic_now();
   if (to == nullptr) {
-    const int port = steering && outside_ != nullptr
-                         ? outside_->find(Protocols::nic_of(steering->destination))
+    const int port = steering.packet.known && outside_ != nullptr
+                         ? outside_->find(Protocols::nic_of(steering.destination()))
                          : -1;
     if (port < 0) {
       drop(FrameDrop::no_nic, frame);
@@ -337,7 +348,7 @@ bool Switchboard::copy_to_ring(TimePoint now, Slot& to, const Head& head,
 bool Switchboard::send_outside(TimePoint now, const Slot& from, const Steering& steering,
                                const Head& head, std::span<const std::byte> frame,
                                const srd::RecordInfo& info) {
-  const int known = outside_->find(Protocols::nic_of(steering.destination));
+  const int known = outside_->find(Protocols::nic_of(steering.destination()));
   if (known >= 0 && !outside_->has_room(static_cast<std::size_t>(known))) {
     return false;
   }
@@ -390,24 +401,24 @@ void Switchboard::take_from_port(TimePoint now, std::size_t index,
   }
   const auto flow = net::FlowKey::parse(frame);
   const auto steering = read(flow);
-  if (claims_ours(port, frame, steering.has_value())) {
+  if (claims_ours(port, frame, steering.packet.known)) {
     refuse(FrameDrop::wrong_source);
     return;
   }
-  if (!steering) {
+  if (!steering.packet.known) {
     if (!answer_neighbour(now, index, frame)) {
       pass_between_ports(now, index, frame);
     }
     return;
   }
-  const bool group = steering->packet.group && net::is_group(steering->destination);
+  const bool group = steering.packet.group && net::is_group(steering.destination());
   if (group) {
-    take_group_from_port(now, index, *steering, flow, frame);
+    take_group_from_port(now, index, steering, frame);
     return;
   }
-  const PlantNic* nic = plant_.find(Protocols::nic_of(steering->destination));
+  const PlantNic* nic = plant_.find(Protocols::nic_of(steering.destination()));
   if (nic == nullptr) {
-    if (outside_->claim(now, index, Protocols::nic_of(steering->source))) {
+    if (outside_->claim(now, index, Protocols::nic_of(steering.source()))) {
       pass_between_ports(now, index, frame);
     } else {
       refuse(FrameDrop::wrong_source);
@@ -419,14 +430,14 @@ void Switchboard::take_from_port(TimePoint now, std::size_t index,
     refuse(fault == net::PacketFault::corrupted ? FrameDrop::corrupted : FrameDrop::malformed);
     return;
   }
-  if (!outside_->claim(now, index, Protocols::nic_of(steering->source))) {
+  if (!outside_->claim(now, index, Protocols::nic_of(steering.source()))) {
     refuse(FrameDrop::wrong_source);
     return;
   }
   Arrival arrival{.port = nic->port,
-                  .block = steering->packet.place,
+                  .block = steering.packet.place,
                   .record = {},
-                  .management = steering->packet.management,
+                  .management = steering.packet.management,
                   .group = false,
                   .outside = -1,
                   .outside_serial = 0,

@@ -25,7 +25,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -96,17 +95,22 @@ class Switchboard {
 
   // What the headers of a frame say of both ends.
   struct Steering {
-    srd::Address source;
-    srd::Address destination;
+    const srd::net::FlowKey& flow;
     srd::net::Steering packet;
+
+    [[nodiscard]] srd::Address source() const { return flow.source(); }
+    [[nodiscard]] srd::Address destination() const { return flow.destination(); }
   };
   struct Head;
   // True: the frame was forwarded or dropped. False: its destination has no room, it must wait.
   bool forward(TimePoint now, Slot& from, std::span<const std::byte> frame,
                const srd::RecordInfo& info);
-  [[nodiscard]] static std::optional<Steering> read(const srd::net::FlowKey& flow);
+  // The flow must outlive what is returned.
+  [[nodiscard]] static Steering read(const srd::net::FlowKey& flow);
+  static void read(srd::net::FlowKey&&) = delete;
   [[nodiscard]] static FrameSource source_of(const Slot& from);
-  [[nodiscard]] bool is_from(const FrameSource& from, const Steering& steering) const;
+  [[nodiscard]] static bool is_from(const PlantNic& nic, const FrameSource& from,
+                                    const Steering& steering);
   [[nodiscard]] bool is_still_from(const Arrival& arrival, const Head& head) const;
   [[nodiscard]] const PlantNic* nic_of(Slot& from, const srd::Address& called);
   // Releases what is free of the ring of `from`, and calls loans in where too much is lent.
@@ -149,7 +153,7 @@ class Switchboard {
   void copy_to_members(const PlantNic* nic, const srd::Address& group, const Head& head,
                        std::span<const std::byte> frame, const srd::RecordInfo& info);
   void take_group_from_port(TimePoint now, std::size_t port, const Steering& steering,
-                            const srd::net::FlowKey& flow, std::span<const std::byte> frame);
+                            std::span<const std::byte> frame);
   // Copies a frame into the ring of a process. False: there is no room, and the frame is not taken.
   // With `now` kNever the caller cannot keep it, so the time that it waits is not counted.
   bool copy_to_ring(TimePoint now, Slot& to, const Head& head, std::span<const std::byte> frame,
@@ -164,6 +168,7 @@ class Switchboard {
   std::vector<Slot*> to_notify_;
   std::vector<std::byte> scratch_;  // a frame on its way to the outside
   bool waiting_ = false;
+  std::uint64_t drops_ = 0;  // for any reason
   SwitchboardCounters counters_;
 };
 

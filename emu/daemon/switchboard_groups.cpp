@@ -12,14 +12,14 @@ namespace net = srd::net;
 void Switchboard::send_to_group(TimePoint now, const Slot& from, const Steering& steering,
                                 const Head& head, std::span<const std::byte> frame,
                                 const srd::RecordInfo& info) {
-  if (!steering.packet.group || !net::is_group(steering.destination)) {
+  if (!steering.packet.group || !net::is_group(steering.destination())) {
     drop(FrameDrop::malformed, frame);
     return;
   }
   if (fabric_ == nullptr) {
-    copy_to_members(nullptr, steering.destination, head, frame, info);
+    copy_to_members(nullptr, steering.destination(), head, frame, info);
   } else {
-    copy_to_members(from.nic, steering.destination, head, frame, info);
+    copy_to_members(from.nic, steering.destination(), head, frame, info);
     submit_to_members(now, *from.nic, steering, source_of(from), head, frame, info);
   }
   if (outside_ != nullptr && outside_->size() > 0) {
@@ -31,7 +31,7 @@ void Switchboard::send_to_group(TimePoint now, const Slot& from, const Steering&
 void Switchboard::submit_to_members(TimePoint now, const PlantNic& from, const Steering& steering,
                                     const FrameSource& source, const Head& head,
                                     std::span<const std::byte> frame, const srd::RecordInfo& info) {
-  const auto members = plant_.groups().members(steering.destination);
+  const auto members = plant_.groups().members(steering.destination());
   for (auto member = members.begin(); member != members.end(); ++member) {
     const PlantNic* const nic = (*member)->nic;
     const bool served = std::any_of(members.begin(), member,
@@ -68,21 +68,21 @@ void Switchboard::copy_to_members(const PlantNic* nic, const srd::Address& group
 
 // For members here, and for those behind the other ports.
 void Switchboard::take_group_from_port(TimePoint now, std::size_t index, const Steering& steering,
-                                       const net::FlowKey& flow, std::span<const std::byte> frame) {
+                                       std::span<const std::byte> frame) {
   Outside::Port& port = outside_->port(index);
-  const auto fault = Protocols::check(flow, frame);
+  const auto fault = Protocols::check(steering.flow, frame);
   if (fault != net::PacketFault::none ||
-      !outside_->claim(now, index, Protocols::nic_of(steering.source))) {
+      !outside_->claim(now, index, Protocols::nic_of(steering.source()))) {
     ++port.dropped;
     drop(fault == net::PacketFault::none ? FrameDrop::wrong_source : FrameDrop::corrupted, frame);
     return;
   }
   const Head head(frame);
   if (fabric_ != nullptr && port.nic != nullptr) {
-    copy_to_members(port.nic, steering.destination, head, frame, {});
+    copy_to_members(port.nic, steering.destination(), head, frame, {});
     submit_to_members(now, *port.nic, steering, {}, head, frame, {});
   } else {
-    copy_to_members(nullptr, steering.destination, head, frame, {});
+    copy_to_members(nullptr, steering.destination(), head, frame, {});
   }
   if (outside_->size() > 1) {
     pass_between_ports(now, index, frame);

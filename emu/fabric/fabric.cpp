@@ -215,23 +215,6 @@ void Fabric::drop(const CalendarEvent& event, LossReason reason, LinkId link) {
   notices_.push_back({event, reason, link, Notice::Kind::dropped});
 }
 
-// Marking is decided here, at the far end, by the queue as it was when the frame left (mark()): the
-// frame saw the frames behind it, not those that came while it crossed the cable.
-bool Fabric::reach(CalendarEvent& event) {
-  LinkState& via = links_[event.via];
-  const LinkClass& kind = classes_[via.kind];
-  const Picos left = event.when - kind.delay;
-  if (via.trouble != 0 && was_cut(event, via, left)) [[unlikely]] {
-    return false;
-  }
-  if ((event.flags & (kControl | kEcnCapable | kMarked)) == kEcnCapable && kind.ecn_high != 0) {
-    if (via.busy - left > kind.ecn_low) {
-      mark(event, via, kind, left);
-    }
-  }
-  return via.trouble == 0 || !hold_back(event, via);
-}
-
 // Marks between the two thresholds with rising probability, above the high one always (RED without
 // averaging). The log gives the queue at the time when the frame left.
 void Fabric::mark(CalendarEvent& event, LinkState& via, const LinkClass& kind, Picos left) {

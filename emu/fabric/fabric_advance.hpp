@@ -74,6 +74,23 @@ void Fabric::happen(CalendarEvent event, Sink& sink) {
   }
 }
 
+// Marking is decided here, at the far end, by the queue as it was when the frame left (mark()): the
+// frame saw the frames behind it, not those that came while it crossed the cable.
+inline bool Fabric::reach(CalendarEvent& event) {
+  LinkState& via = links_[event.via];
+  const LinkClass& kind = classes_[via.kind];
+  const Picos left = event.when - kind.delay;
+  if (via.trouble != 0 && was_cut(event, via, left)) [[unlikely]] {
+    return false;
+  }
+  if ((event.flags & (kControl | kEcnCapable | kMarked)) == kEcnCapable && kind.ecn_high != 0) {
+    if (via.busy - left > kind.ecn_low) {
+      mark(event, via, kind, left);
+    }
+  }
+  return via.trouble == 0 || !hold_back(event, via);
+}
+
 // A frame that has crossed a cable goes on: into the next queue, or to its receiver.
 template <class Sink>
 inline void Fabric::go_on(CalendarEvent& event, Sink& sink) {

@@ -27,12 +27,15 @@ struct Address {
                                         static_cast<std::byte>(c), static_cast<std::byte>(d)};
     return v4(four.data());
   }
-  // As they lie in an IPv4 header.
+  // As they lie in an IPv4 header. Made of words, so that it never has to be in memory: two words
+  // that are read where smaller pieces have just been written make a processor wait.
   [[nodiscard]] static constexpr Address v4(const std::byte* four) {
-    Address address;
-    address.bytes[10] = address.bytes[11] = std::byte{0xFF};
-    std::copy_n(four, 4, &address.bytes[kV4Prefix]);
-    return address;
+    std::array<std::byte, 4> bytes{four[0], four[1], four[2], four[3]};
+    const auto number = std::bit_cast<std::uint32_t>(bytes);
+    const std::uint64_t low = std::endian::native == std::endian::little
+                                  ? std::uint64_t{number} << 32 | kV4Mark
+                                  : std::uint64_t{kV4Mark} << 32 | number;
+    return {std::bit_cast<std::array<std::byte, 16>>(std::array{std::uint64_t{0}, low})};
   }
   [[nodiscard]] constexpr bool is_v4() const {
     const auto [high, low] = words();
@@ -56,7 +59,7 @@ struct Address {
   }
 
  private:
-  static constexpr std::size_t kV4Prefix = 12;  // bytes: ::ffff:0:0/96
+  // Bytes 8 to 11 of ::ffff:0:0/96.
   static constexpr auto kV4Mark = std::bit_cast<std::uint32_t>(
       std::array{std::byte{0}, std::byte{0}, std::byte{0xFF}, std::byte{0xFF}});
 };

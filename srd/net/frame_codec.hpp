@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "srd/net/address.hpp"
@@ -94,8 +95,10 @@ template <class C>
   }
 }
 
-// What a packet says of the processes at its ends.
+// What a packet says of the processes at its ends. With `known` false it is of no protocol that we
+// know. (An optional would keep the rest in memory, and this is read for each frame.)
 struct Steering {
+  bool known = false;
   std::uint32_t place = 0;    // the attachment, on the destination NIC
   bool management = false;    // a message of connection management: weftd looks further inside
   bool names_sender = false;  // the packet says which process of its source NIC has sent it:
@@ -152,12 +155,9 @@ struct CodecList {
   // none.
   template <class Result, class Visit>
   [[nodiscard]] static Result with(const FlowKey& flow, Result otherwise, Visit&& visit) {
-    Result result = otherwise;
-    if (flow.is_udp()) {
-      const std::uint16_t port = flow.destination_port();
-      (void)((port == Codecs::kPorts.destination && (result = visit(Codecs{}), true)) || ...);
-    }
-    return result;
+    return flow.is_udp()
+               ? among<Codecs...>(flow.destination_port(), otherwise, std::forward<Visit>(visit))
+               : otherwise;
   }
 
   // Of the protocol with that port, if we know it.
@@ -166,11 +166,10 @@ struct CodecList {
     (void)((port == Codecs::kPorts.destination && (bits = Codecs::kQpnBits, true)) || ...);
     return bits;
   }
-  [[nodiscard]] static std::optional<Steering> steer(const FlowKey& flow) {
-    using Found = std::optional<Steering>;
-    return with(flow, Found{}, [&](auto codec) -> Found {
+  [[nodiscard]] static Steering steer(const FlowKey& flow) {
+    return with(flow, Steering{}, [&](auto codec) {
       const auto packet = flow.payload();
-      return packet.size() < codec.kSteeringBytes ? Found{} : codec.steer(packet);
+      return packet.size() < codec.kSteeringBytes ? Steering{} : codec.steer(packet);
     });
   }
   // The address that names the NIC, by whichever of them it is called here.
@@ -216,6 +215,20 @@ struct CodecList {
   // The most that any of them asks for.
   static constexpr std::size_t kSteeringBytes = std::max({Codecs::kSteeringBytes...});
   static constexpr std::size_t kTrimmedPacket = std::max({trimmed_packet<Codecs>()...});
+
+ private:
+  // Returns what the visit returns without copying it, as an assignment would.
+  template <class First, class... Rest, class Result, class Visit>
+  [[nodiscard]] static Result among(std::uint16_t port, Result otherwise, Visit&& visit) {
+    if (port == First::kPorts.destination) {
+      return visit(First{});
+    }
+    if constexpr (sizeof...(Rest) == 0) {
+      return otherwise;
+    } else {
+      return among<Rest...>(port, otherwise, std::forward<Visit>(visit));
+    }
+  }
 };
 
 }  // namespace weft::srd::net

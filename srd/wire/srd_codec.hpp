@@ -60,7 +60,8 @@ struct SrdCodec {
   [[nodiscard]] static net::Steering steer(std::span<const std::byte> packet) {
     big_uint32_buf_t life;
     std::memcpy(&life, &packet[offsetof(CommonHeader, source_life)], sizeof life);
-    return {.place = net::load16(&packet[kDestinationAttachmentOffset]),
+    return {.known = true,
+            .place = net::load16(&packet[kDestinationAttachmentOffset]),
             .management = false,
             .names_sender = true,
             .sender = AttachmentId{net::load16(&packet[offsetof(CommonHeader, source_attachment)])},

@@ -130,7 +130,7 @@ void PerfEndpoint::post_receives(srd::Engine& engine, std::uint32_t count) {
 
 void PerfEndpoint::post(srd::Engine& engine, PerfOperation operation, std::uint32_t size,
                         std::uint64_t cookie) {
-  const auto fill = [&](auto request) {
+  const auto fill = [&](auto& request) -> auto& {
     request.peer = peer_;
     request.source = own_qpn_;
     request.destination = peer_qpn_;
@@ -139,22 +139,24 @@ void PerfEndpoint::post(srd::Engine& engine, PerfOperation operation, std::uint3
     request.segments[0] = {outbox_.data(), size};
     return request;
   };
-  const auto fill_remote = [&](auto request) {
-    request = fill(request);
+  const auto fill_remote = [&](auto& request) -> auto& {
     request.remote_address = peer_buffer_;
     request.remote_key = peer_key_;
-    return request;
+    return fill(request);
   };
+  srd::SendRequest send;
+  srd::WriteRequest write;
+  srd::ReadRequest read;
   srd::PostResult posted{};
   switch (operation) {
     case PerfOperation::send:
-      posted = engine.post(fill(srd::SendRequest{}));
+      posted = engine.post(fill(send));
       break;
     case PerfOperation::write:
-      posted = engine.post(fill_remote(srd::WriteRequest{}));
+      posted = engine.post(fill_remote(write));
       break;
     case PerfOperation::read:
-      posted = engine.post(fill_remote(srd::ReadRequest{}));
+      posted = engine.post(fill_remote(read));
       break;
   }
   if (posted != srd::PostResult::accepted) {

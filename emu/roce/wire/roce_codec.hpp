@@ -73,7 +73,8 @@ struct RoceCodec {
 
   [[nodiscard]] static srd::net::Steering steer(std::span<const std::byte> packet) {
     const std::uint32_t qpn = qpn_at(packet.data());
-    return {.place = qpn >> kQpnBits,
+    return {.known = true,
+            .place = qpn >> kQpnBits,
             .management = qpn == kManagementQpn,
             .names_sender = false,
             .sender = {},

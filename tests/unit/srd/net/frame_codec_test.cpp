@@ -42,34 +42,35 @@ Bytes trailer_packet() {
 TEST(CodecList, SteersEachByItsOwnKey) {
   const Bytes srd = frame_with<SrdCodec>(wire::test::golden("write"));
   const auto one = Both::steer(FlowKey::parse(srd));
-  ASSERT_TRUE(one);
-  EXPECT_EQ(one->place, 0x1122U);
-  EXPECT_TRUE(one->names_sender);
-  EXPECT_EQ(one->sender, AttachmentId{0x99aa});
-  EXPECT_EQ(one->life, Life{0x01020304});
+  ASSERT_TRUE(one.known);
+  EXPECT_EQ(one.place, 0x1122U);
+  EXPECT_TRUE(one.names_sender);
+  EXPECT_EQ(one.sender, AttachmentId{0x99aa});
+  EXPECT_EQ(one.life, Life{0x01020304});
 
   const Bytes trailer = frame_with<TrailerCodec>(trailer_packet());
   const auto other = Both::steer(FlowKey::parse(trailer));
-  ASSERT_TRUE(other);
-  EXPECT_EQ(other->place, 7U);
-  EXPECT_FALSE(other->names_sender);
-  EXPECT_FALSE(other->management);
+  ASSERT_TRUE(other.known);
+  EXPECT_EQ(other.place, 7U);
+  EXPECT_FALSE(other.names_sender);
+  EXPECT_FALSE(other.management);
 }
 
 TEST(CodecList, NobodysFrameIsNotSteered) {
   Bytes frame = frame_with<TrailerCodec>(trailer_packet());
   frame[kEnvelopeSizeV4 - kUdpSize + kUdpDestinationPort] ^= std::byte{1};
-  EXPECT_FALSE(Both::steer(FlowKey::parse(frame)));
+  EXPECT_FALSE(Both::steer(FlowKey::parse(frame)).known);
   EXPECT_EQ(Both::check(FlowKey::parse(frame), frame), PacketFault::malformed);
   EXPECT_EQ(Both::checked_from(frame), 0U);
-  EXPECT_FALSE(Both::steer(FlowKey::parse({})));
+  EXPECT_FALSE(Both::steer(FlowKey::parse({})).known);
 }
 
 TEST(CodecList, APacketTooShortToSteerIsNotSteered) {
   for (std::size_t size = 0; size < SrdCodec::kSteeringBytes; ++size) {
-    EXPECT_FALSE(Both::steer(FlowKey::parse(frame_with<SrdCodec>(Bytes(size)))));
+    EXPECT_FALSE(Both::steer(FlowKey::parse(frame_with<SrdCodec>(Bytes(size)))).known);
   }
-  EXPECT_TRUE(Both::steer(FlowKey::parse(frame_with<SrdCodec>(Bytes(SrdCodec::kSteeringBytes)))));
+  EXPECT_TRUE(
+      Both::steer(FlowKey::parse(frame_with<SrdCodec>(Bytes(SrdCodec::kSteeringBytes)))).known);
 }
 
 TEST(CodecList, SealsAndChecksEachItsOwnWay) {

@@ -52,7 +52,8 @@ struct TrailerCodec {
   static constexpr std::size_t kSteeringBytes = 4;
   [[nodiscard]] static Steering steer(std::span<const std::byte> packet) {
     const std::uint32_t qpn = qpn_at(packet.data());
-    return {.place = qpn >> 16,
+    return {.known = true,
+            .place = qpn >> 16,
             .management = qpn == kManagement,
             .names_sender = false,
             .sender = {},
