@@ -131,11 +131,11 @@ class Receiver {
   ArrivalOrder order_;
   Qpn reply_to_;
   Qpn reply_from_;
+  OwedList again_;   // trimmed and deferred packets that have not been told
+  OwedList probes_;  // echoes of probes that have not been told
   ReceiveWindow window_;
   std::uint32_t demand_ = 0;
   TimePoint asked_at_{};  // when the peer last asked for credits
-  OwedList again_;        // trimmed and deferred packets that have not been told
-  OwedList probes_;       // echoes of probes that have not been told
   std::unique_ptr<ImmediateTable> immediates_;
 };
 

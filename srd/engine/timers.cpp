@@ -149,7 +149,7 @@ void Sender::release_waiting(TimePoint now) {
       queues_.push_back(parts_.works.slab(), Queue::singles, index, work);
     }
   };
-  for (std::uint32_t n = 0; n < kBackOffs; ++n) {
+  for (std::uint32_t n = 0; n < kBackOffs && queues_.has_refused(); ++n) {
     const Queue queue = WorkQueues::back_off(n);
     while (!queues_.empty(queue) && is_due(queues_.front(queue))) {
       release(queues_.front(queue));

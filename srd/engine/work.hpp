@@ -164,16 +164,26 @@ using PeerWorks = WorkList<&Work::of_peer>;
 using EndpointWorks = WorkList<&Work::of_endpoint>;
 using MutedResponses = IndexChain<WorkSlab, Work, &Work::of_endpoint>;
 
+// Sets of queues.
+[[nodiscard]] constexpr std::uint32_t bit(Queue queue) {
+  return 1U << static_cast<std::uint32_t>(queue);
+}
+[[nodiscard]] constexpr std::uint32_t bits(Queue first, Queue last) {
+  return 2 * bit(last) - bit(first);
+}
+
 // All queues of one peer; a request is in one of them at most.
 class WorkQueues {
  public:
-  [[nodiscard]] bool empty(Queue queue) const { return at(queue).empty(); }
+  [[nodiscard]] bool empty(Queue queue) const { return (filled_ & bit(queue)) == 0; }
   [[nodiscard]] std::uint32_t front(Queue queue) const { return at(queue).front(); }
   // Something waits for nothing but its turn.
   [[nodiscard]] bool has_ready() const {
-    return !empty(Queue::singles) || has_bulk() || !empty(Queue::reads);
+    return (filled_ & (bit(Queue::singles) | bit(Queue::reads) | kBulk)) != 0;
   }
-  [[nodiscard]] bool has_bulk() const { return bulk_ != 0; }
+  [[nodiscard]] bool has_bulk() const { return (filled_ & kBulk) != 0; }
+  // Something was refused, and waits for its time.
+  [[nodiscard]] bool has_refused() const { return (filled_ & kRefused) != 0; }
   // Where a request of so many packets and bytes waits for its turn.
   [[nodiscard]] static Queue queue_for(std::uint32_t packets, std::uint32_t bytes) {
     return packets == 1 ? Queue::singles : bulk_queue(wire::size_class(bytes));
@@ -183,7 +193,7 @@ class WorkQueues {
   // on; the last one has the rest. So the shorter a message, the sooner it is through, and with all
   // five busy the longest ones still have every sixteenth turn.
   [[nodiscard]] Queue next_bulk() {
-    std::uint32_t candidates = bulk_;
+    std::uint32_t candidates = (filled_ & kBulk) >> static_cast<std::uint32_t>(Queue::bulk);
     if ((candidates & (candidates - 1)) != 0) {
       bulk_turn_ = mutated(Mutation::shortest_bulk_first)
                        ? std::uint8_t{1}
@@ -206,18 +216,19 @@ class WorkQueues {
   void push_back(WorkSlab& works, Queue queue, std::uint32_t index, Work& work) {
     work.queue = queue;
     at(queue).push_back(works, index, work);
-    note_bulk(queue);
+    filled_ |= bit(queue);
   }
   void push_front(WorkSlab& works, Queue queue, std::uint32_t index, Work& work) {
     work.queue = queue;
     at(queue).push_front(works, index, work);
+    filled_ |= bit(queue);
   }
   // Out of the queue that it is in.
   void remove(WorkSlab& works, std::uint32_t index, Work& work) {
     const Queue queue = work.queue;
     at(queue).remove(works, index, work);
     work.queue = Queue::none;
-    note_bulk(queue);
+    filled_ &= at(queue).empty() ? ~bit(queue) : ~0U;
   }
   template <class Visit>
   void for_each(const WorkSlab& works, Queue queue, const Visit& visit) const {
@@ -227,6 +238,9 @@ class WorkQueues {
  private:
   using Chain = IndexChain<WorkSlab, Work, &Work::in_queue>;
 
+  static constexpr std::uint32_t kBulk = bits(Queue::bulk, Queue::longest_bulk);
+  static constexpr std::uint32_t kRefused = bits(Queue::back_off, Queue::longest_back_off);
+
   [[nodiscard]] Chain& at(Queue queue) { return chains_[static_cast<std::size_t>(queue)]; }
   [[nodiscard]] const Chain& at(Queue queue) const {
     return chains_[static_cast<std::size_t>(queue)];
@@ -235,16 +249,7 @@ class WorkQueues {
   [[nodiscard]] static Queue bulk_queue(std::uint32_t size_class) {
     return static_cast<Queue>(static_cast<std::uint32_t>(Queue::bulk) + size_class);
   }
-  void note_bulk(Queue queue) {
-    if (queue < Queue::bulk || queue > Queue::longest_bulk) {
-      return;
-    }
-    const std::uint32_t bit =
-        1U << (static_cast<std::uint32_t>(queue) - static_cast<std::uint32_t>(Queue::bulk));
-    bulk_ = static_cast<std::uint8_t>(empty(queue) ? bulk_ & ~bit : bulk_ | bit);
-  }
-
-  std::uint8_t bulk_ = 0;  // one bit for each bulk queue that is not empty
+  std::uint32_t filled_ = 0;  // one bit for each queue that is not empty
   std::uint8_t bulk_turn_ = 0;
   std::array<Chain, static_cast<std::size_t>(Queue::none)> chains_;
 };
