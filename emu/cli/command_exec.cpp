@@ -25,6 +25,7 @@
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/host_environment.hpp"
 #include "emu/launch/weftd_process.hpp"
+#include "emu/launch/write_signals.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::cli {
@@ -153,7 +154,7 @@ int exec(Options options) {
     arguments.push_back(word.data());
   }
   arguments.push_back(nullptr);
-  ::signal(SIGPIPE, SIG_DFL);  // main() ignores it, and programs would inherit that
+  launch::restore_write_signals();
   ::execvp(arguments[0], arguments.data());
   const int code = errno == ENOENT ? 127 : 126;
   complain("weft exec: {}\n", srd::errno_text("cannot run '" + words[0] + "'"));

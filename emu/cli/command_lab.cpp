@@ -23,6 +23,7 @@
 #include "emu/fabric/yaml_reader.hpp"
 #include "emu/labs/lab.hpp"
 #include "emu/launch/control_client.hpp"
+#include "emu/launch/write_signals.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::cli {
@@ -157,7 +158,7 @@ int become(std::vector<std::string> words) {
     arguments.push_back(word.data());
   }
   arguments.push_back(nullptr);
-  ::signal(SIGPIPE, SIG_DFL);  // main() ignores it, and programs would inherit that
+  launch::restore_write_signals();
   ::execvp(arguments[0], arguments.data());
   complain("weft lab: {}\n", srd::errno_text("cannot run '" + words[0] + "'"));
   return errno == ENOENT ? 127 : 126;

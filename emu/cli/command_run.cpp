@@ -47,6 +47,7 @@ namespace {
 // Only how long a client is held back; whether the server really listens is the client's matter.
 constexpr std::chrono::milliseconds kServerPatience{5000};    // for a server to listen
 constexpr std::chrono::milliseconds kGuestPatience{120'000};  // in a guest, which boots first
+constexpr std::uint64_t kMaxCapture = std::uint64_t{256} << 20;
 
 // Programs fill a host before the next one begins.
 std::string host_name(std::size_t index, const RunOptions& options) {
@@ -267,7 +268,6 @@ Result<void> begin_capture(const std::string& directory,
   if (!run) {
     return fail(ErrorCode::io_error, "--capture: there is no directory for it (--out)");
   }
-  constexpr std::uint64_t kMaxCapture = std::uint64_t{256} << 20;
   return launch::ask_weftd(directory, {{"cmd", "capture"},
                                        {"start", std::filesystem::absolute(run->path()).string() +
                                                      "/capture.pcapng"},
@@ -279,8 +279,20 @@ Result<void> begin_capture(const std::string& directory,
 // A capture that lacks frames is still worth reading, by who knows it.
 void end_capture(const std::string& directory) {
   const auto reply = launch::ask_weftd(directory, {{"cmd", "capture"}, {"stop", true}});
-  if (reply && !(*reply)["capture"].is_null() && !(*reply)["capture"].value("complete", true)) {
-    complain("weft run: the capture lacks frames: it was too large, or the disk too slow\n");
+  const nlohmann::json capture = reply ? (*reply)["capture"] : nlohmann::json();
+  if (capture.is_null()) {
+    return;
+  }
+  const auto count = [&](const char* what) { return capture.value(what, std::uint64_t{0}); };
+  if (const auto skipped = count("skipped"); skipped != 0) {
+    complain(
+        "weft run: the capture lacks {} frames: it is as large as it may be ({} MB), or the "
+        "disk is full\n",
+        skipped, kMaxCapture >> 20);
+  }
+  if (count("dropped") != 0 || !capture.value("complete", true)) {
+    complain("weft run: the capture lacks {} frames, for which the disk was too slow\n",
+             capture.value("complete", true) ? std::to_string(count("dropped")) : "its last");
   }
 }
 

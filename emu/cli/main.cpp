@@ -17,6 +17,7 @@
 #include "emu/cli/complain.hpp"
 #include "emu/cli/output.hpp"
 #include "emu/launch/interrupt.hpp"
+#include "emu/launch/write_signals.hpp"
 
 namespace weft::cli {
 namespace {
@@ -83,9 +84,9 @@ std::span<char* const> words_after_dashes() { return after_dashes; }
 
 int main(int argc, char** argv) {
   weft::cli::open_standard_streams();
-  // The reader of our output may leave early; networks and directories still have to be removed
-  // then.
-  ::signal(SIGPIPE, SIG_IGN);
+  // The reader of our output may leave early, or a file become too large; networks and directories
+  // still have to be removed then.
+  weft::launch::ignore_write_signals();
   ::signal(SIGCHLD, SIG_DFL);  // ignored, it would hide how our children end
   try {
     return weft::cli::end_output(weft::cli::run(argc, argv));

@@ -87,7 +87,11 @@ Result<void> Capture::write_to(srd::PcapngWriter file) {
                                                         std::span(&frame.bytes, 1), frame.comment);
                                           tell();
                                         },
-                                    .flush = [writer] { writer->flush(); }});
+                                    .flush =
+                                        [writer, tell] {
+                                          writer->flush();
+                                          tell();
+                                        }});
   if (!queue) {
     return tl::unexpected(queue.error());
   }

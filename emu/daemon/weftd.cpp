@@ -85,8 +85,10 @@ std::vector<std::string> names_of(const HostOptions& hosts) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A client may close its connection while weftd writes to it.
+  // A client may close its connection while weftd writes to it; a capture may become larger than
+  // `ulimit -f`.
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);
   take_all_descriptors();
   CLI::App app{"weftd: the network between emulated RDMA NICs on this machine"};
   weft::daemon::DaemonOptions options;

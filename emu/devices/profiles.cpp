@@ -113,9 +113,18 @@ const Profile& Profile::of_nic(std::size_t index) const {
   return turn == 0 ? *this : others[turn - 1];
 }
 
-// Devices of each kind are counted by themselves.
+// Devices of each kind are counted by themselves, also where it comes several times in a turn, as
+// with other profiles.
 Result<std::string> Profile::device_name(std::size_t index) const {
-  return names ? names->of(index) : of_nic(index).kind->device_name(index / (others.size() + 1));
+  if (names) {
+    return names->of(index);
+  }
+  const Personality* const own = of_nic(index).kind;
+  std::size_t earlier = 0;
+  for (std::size_t nic = 0; nic < index; ++nic) {
+    earlier += of_nic(nic).kind == own ? 1 : 0;
+  }
+  return own->device_name(earlier);
 }
 
 std::vector<std::string> profile_names(const Personality& kind) {

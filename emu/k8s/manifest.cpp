@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
+#include <string>
 #include <string_view>
 
 namespace weft::k8s {
@@ -129,22 +131,27 @@ class Resolver {
         resolve(pair.second, depth + 1);
       }
       if (const YAML::Node merged = value_of(node, "<<"); merged.IsDefined()) {
-        merge(merged, node);
+        std::set<std::string> known;
+        for (const auto& pair : node) {
+          known.insert(text_of(pair.first));
+        }
+        merge(merged, node, known);
         node.remove("<<");
       }
     }
   }
 
  private:
-  // Keys that are there already stay as they are.
-  static void merge(const YAML::Node& from, YAML::Node& into) {
+  // Keys that are there already, which are `known`, stay as they are. (The parser looks through all
+  // keys of a map to find one.)
+  static void merge(const YAML::Node& from, YAML::Node& into, std::set<std::string>& known) {
     if (from.IsSequence()) {
       for (const YAML::Node& one : from) {
-        merge(one, into);
+        merge(one, into, known);
       }
     } else if (from.IsMap()) {
       for (const auto& pair : from) {
-        if (!value_of(into, text_of(pair.first).c_str()).IsDefined()) {
+        if (known.insert(text_of(pair.first)).second) {
           into.force_insert(pair.first, pair.second);
         }
       }

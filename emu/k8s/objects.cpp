@@ -97,6 +97,12 @@ void check_keys(const Manifest& manifest, const YAML::Node& map,
   }
 }
 
+void complain_of_crowd(const Pod& pod, Findings& findings) {
+  findings.error(pod.place, pod.owner + ": with its pods there are more than a plan can have",
+                 "plan fewer than " + std::to_string(PodBudget::kMaxPods) + " at a time, and " +
+                     std::to_string(PodBudget::kMaxBytes >> 20) + " MB of what they say");
+}
+
 Labels read_labels(const YAML::Node& map) {
   Labels labels;
   if (map.IsDefined() && map.IsMap()) {

@@ -11,6 +11,7 @@
 
 #include "emu/k8s/address_pool.hpp"
 #include "emu/k8s/manifest.hpp"
+#include "emu/k8s/pod_budget.hpp"
 #include "emu/k8s/pod_container.hpp"
 
 namespace weft::k8s {
@@ -135,6 +136,7 @@ struct Objects {
   std::vector<PodNetwork> networks;
   std::vector<ClusterNode> nodes;
   std::vector<Pod> pods;
+  PodBudget budget;  // of the pods that are copies
   std::vector<PodService> services;
 };
 
@@ -157,6 +159,8 @@ void read_node_state(const Manifest& manifest, Objects& objects);
 [[nodiscard]] std::vector<PodVolume> read_pod_volumes(const YAML::Node& list);
 void read_service(const Manifest& manifest, Objects& objects);
 
+// There is no room for as many of this pod.
+void complain_of_crowd(const Pod& pod, Findings& findings);
 // Complains of keys of `map` that are not among the known ones.
 void check_keys(const Manifest& manifest, const YAML::Node& map,
                 const std::vector<std::string>& known, Findings& findings);

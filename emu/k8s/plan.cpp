@@ -141,7 +141,9 @@ class Planner {
   // If not, `missing` is what the node has not.
   static bool is_allowed(const Pod& pod, const PlannedNode& node, std::string& missing) {
     if (!pod.node.empty() && pod.node != node.name) {
-      missing = "kubernetes.io/hostname=" + pod.node;
+      if (missing.empty()) {  // not for each of many nodes
+        missing = "kubernetes.io/hostname=" + pod.node;
+      }
       return false;
     }
     return selects(pod.node_selector, node.labels, missing);
@@ -358,16 +360,23 @@ void check_network_resources(PodPlan& plan) {
 void spread_daemons(PodPlan& plan) {
   std::vector<Pod> pods;
   for (Pod& pod : plan.objects.pods) {
-    std::size_t count = 0;
+    std::vector<const PlannedNode*> selected;
     for (const PlannedNode& node : plan.nodes) {
       std::string missing;
       if (pod.on_each_node && selects(pod.node_selector, node.labels, missing)) {
-        pods.push_back(pod);
-        pods.back().name += "-" + std::to_string(count++);
-        pods.back().node = node.name;
+        selected.push_back(&node);
       }
     }
-    if (count == 0) {  // then it is said that it selects no node
+    if (!plan.objects.budget.take(pod, selected.size())) {
+      complain_of_crowd(pod, plan.findings);
+      continue;
+    }
+    for (std::size_t i = 0; i < selected.size(); ++i) {
+      pods.push_back(pod);
+      pods.back().name += "-" + std::to_string(i);
+      pods.back().node = selected[i]->name;
+    }
+    if (selected.empty()) {  // then it is said that it selects no node
       pods.push_back(std::move(pod));
     }
   }

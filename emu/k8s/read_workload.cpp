@@ -17,7 +17,6 @@ constexpr const char* kNetworksAnnotation = "k8s.v1.cni.cncf.io/networks";
 const std::set<std::string> kMakers{"Job",        "CronJob",     "MPIJob",   "Deployment",
                                     "ReplicaSet", "StatefulSet", "DaemonSet"};
 constexpr std::uint64_t kMaxReplicas = 10'000;
-constexpr std::size_t kMaxPods = 100'000;  // of all files
 
 std::optional<std::uint64_t> number_of(const std::string& text) {
   std::uint64_t number = 0;
@@ -257,9 +256,8 @@ std::uint64_t count_of(const Manifest& manifest, const YAML::Node& node, std::ui
 
 void add_pods(const Pod& pod, std::uint64_t count, const std::string& suffix, Objects& objects,
               Findings& findings) {
-  if (count > kMaxPods - std::min(kMaxPods, objects.pods.size())) {
-    findings.error(pod.place, pod.owner + ": with its pods there are more than a plan can have",
-                   "plan fewer than " + std::to_string(kMaxPods) + " at a time");
+  if (!objects.budget.take(pod, count)) {
+    complain_of_crowd(pod, findings);
     return;
   }
   for (std::uint64_t i = 0; i < count; ++i) {

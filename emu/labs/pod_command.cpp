@@ -14,6 +14,10 @@ using k8s::PlannedPod;
 using k8s::PodContainer;
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
+// Linux gives a program no word of 128 KiB or more. Variables that stand for each other several
+// times would be larger than any memory.
+constexpr std::size_t kMaxWord = 100'000;
+
 std::optional<std::string> value_of_field(const PlannedPod& pod, const std::string& field) {
   if (field == "metadata.name") {
     return pod.pod->name;
@@ -24,10 +28,14 @@ std::optional<std::string> value_of_field(const PlannedPod& pod, const std::stri
   return field == "spec.nodeName" ? std::optional(pod.node) : std::nullopt;
 }
 
-// $(NAME) is a variable's value, $$ a dollar; what names no variable stays.
-std::string expanded(const std::string& text, const Variables& variables) {
+// $(NAME) is a variable's value, $$ a dollar; what names no variable stays. Nothing: it is too
+// long.
+std::optional<std::string> expanded(const std::string& text, const Variables& variables) {
   std::string result;
   for (std::size_t at = 0; at < text.size(); ++at) {
+    if (result.size() > kMaxWord) {
+      return std::nullopt;
+    }
     if (text[at] != '$' || at + 1 == text.size()) {
       result += text[at];
       continue;
@@ -44,15 +52,25 @@ std::string expanded(const std::string& text, const Variables& variables) {
       result += text[at];
     }
   }
-  return result;
+  return result.size() > kMaxWord ? std::nullopt : std::optional(std::move(result));
 }
 
-void add_environment(const PlannedPod& pod, const PodContainer& container, LabNode& node,
-                     std::vector<std::string>& notes) {
+tl::unexpected<Error> too_long(const PodContainer& container, const std::string& what) {
+  return fail(ErrorCode::invalid_argument,
+              fmt::format("container '{}': {} is longer than {} bytes, with what stands for its "
+                          "variables: a program cannot be given it",
+                          container.name, what, kMaxWord));
+}
+
+Result<void> add_environment(const PlannedPod& pod, const PodContainer& container, LabNode& node,
+                             std::vector<std::string>& notes) {
   for (const k8s::PodVariable& variable : container.environment) {
-    const auto value = variable.field.empty()
-                           ? std::optional(expanded(variable.value, node.environment))
-                           : value_of_field(pod, variable.field);
+    const bool is_text = variable.field.empty();
+    const auto value =
+        is_text ? expanded(variable.value, node.environment) : value_of_field(pod, variable.field);
+    if (is_text && !value) {
+      return too_long(container, "the variable " + variable.name);
+    }
     if (!value) {
       notes.push_back(fmt::format("{}: {}: the variable {} is not set: {} is not known here",
                                   pod.pod->place.text(), pod.pod->title(), variable.name,
@@ -61,12 +79,17 @@ void add_environment(const PlannedPod& pod, const PodContainer& container, LabNo
     }
     node.environment.emplace_back(variable.name, *value);
   }
+  return {};
 }
 
-void add_program(const PodContainer& container, bool has_image, LabNode& node) {
+Result<void> add_program(const PodContainer& container, bool has_image, LabNode& node) {
   for (const auto* words : {&container.command, &container.arguments}) {
     for (const std::string& word : *words) {
-      node.command.push_back(expanded(word, node.environment));
+      auto whole = expanded(word, node.environment);
+      if (!whole) {
+        return too_long(container, "a word of its command");
+      }
+      node.command.push_back(std::move(*whole));
     }
   }
   // A directory has no entry point.
@@ -74,6 +97,7 @@ void add_program(const PodContainer& container, bool has_image, LabNode& node) {
     node.entry_point = node.command.front();
     node.command.erase(node.command.begin());
   }
+  return {};
 }
 
 // emptyDir is a folder that goes with the container. Others are the cluster's.
@@ -106,8 +130,12 @@ Result<void> furnish_container(const PlannedPod& pod, const PodContainer& contai
                   fmt::format("container '{}' has no image", container.name));
     }
   }
-  add_environment(pod, container, node, notes);
-  add_program(container, node.rootfs.empty(), node);
+  if (auto done = add_environment(pod, container, node, notes); !done) {
+    return done;
+  }
+  if (auto done = add_program(container, node.rootfs.empty(), node); !done) {
+    return done;
+  }
   add_volumes(pod, container, node, notes);
   node.user = container.user;
   node.memory = container.memory_bytes;

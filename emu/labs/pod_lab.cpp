@@ -19,7 +19,13 @@ namespace {
 constexpr const char* kFabric = "_fabric";
 constexpr std::size_t kMaxHosts = 254;  // weftd's
 constexpr std::size_t kMaxNics = 16;
-constexpr std::size_t kMaxInterfaceName = 15;  // the kernel's
+constexpr std::size_t kMaxInterfaceName = 15;    // the kernel's
+constexpr const char* kFirstInterface = "eth0";  // of every container
+
+// The engine's command line is another reader of it, which takes a comma for the next option.
+bool is_interface_name(const std::string& name) {
+  return name.size() <= kMaxInterfaceName && fabric::is_node_name(name);
+}
 
 using k8s::IpAddress;
 using k8s::PlannedDevice;
@@ -68,9 +74,14 @@ class MoreNetworks {
     Entry& entry = entries_.try_emplace(key, Entry{name_for(device.network), {}, {}}).first->second;
     const bool is_again = std::ranges::find(node.interfaces, entry.name, &LabInterface::network) !=
                           node.interfaces.end();
-    if (is_again || device.interface.size() > kMaxInterfaceName) {
+    if (is_again || !is_interface_name(device.interface)) {
       return note(is_again ? "an engine gives a container one interface in a subnet"
-                           : "its name is too long");
+                           : "its name is too long, or has other letters than those of names");
+    }
+    if (device.interface == kFirstInterface ||
+        std::ranges::find(node.interfaces, device.interface, &LabInterface::name) !=
+            node.interfaces.end()) {
+      return note("the pod has another interface of that name");
     }
     LabInterface interface {
       entry.name, device.interface, {}
@@ -148,7 +159,7 @@ class PodLabMaker {
       }
       const std::string& name = pod.pod->name;
       const auto done =
-          add_pod(pod, pods_called[name] > 1 ? pod.pod->name_space + "." + name : name);
+          add_pod(pod, free_name(pods_called[name] > 1 ? pod.pod->name_space + "." + name : name));
       if (!done) {
         return tl::unexpected(
             Error{done.error().code, pod.pod->place.text() + ": " + done.error().message});
@@ -172,9 +183,20 @@ class PodLabMaker {
   }
 
  private:
+  // Names that differ on a cluster may be one here: a Deployment's pods have random names there,
+  // and a pod's second container is called after both.
+  std::string free_name(const std::string& wanted) {
+    std::string name = wanted;
+    for (std::size_t n = 2; !taken_.insert(name).second; ++n) {
+      name = fmt::format("{}.{}", wanted, n);
+    }
+    return name;
+  }
+
   Result<void> add_pod(const PlannedPod& planned, const std::string& name) {
     const Pod& pod = *planned.pod;
-    if (!fabric::is_node_name(name)) {
+    // Those with an underscore are switches.
+    if (!fabric::is_node_name(name) || name.find('_') != std::string::npos) {
       return fail(ErrorCode::invalid_argument,
                   fmt::format("pod '{}': as a host it needs a name of at most 63 letters, digits, "
                               "dots and dashes",
@@ -199,9 +221,16 @@ class PodLabMaker {
       const k8s::PodContainer& container = pod.containers[i];
       LabNode node = shared;
       if (i > 0) {
-        node.name += "." + container.name;
+        node.name = free_name(name + "." + container.name);
         node.beside = name;
         node.interfaces.clear();
+        if (!fabric::is_node_name(node.name)) {
+          return fail(
+              ErrorCode::invalid_argument,
+              fmt::format("container '{}' of pod '{}': their names are too long together, or "
+                          "have other letters than those of names",
+                          container.name, name));
+        }
       }
       if (auto done = furnish_container(planned, container, options_, node, lab_.notes); !done) {
         return done;
@@ -313,6 +342,7 @@ class PodLabMaker {
   PodLab lab_;
   MoreNetworks networks_;
   std::map<const Pod*, std::string> names_;  // of those that start
+  std::set<std::string> taken_;              // by hosts and containers
   fabric::NodeId fabric_ = fabric::kNone;
   std::size_t hosts_ = 0;
 };

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "emu/launch/interrupt.hpp"
+#include "emu/launch/write_signals.hpp"
 #include "srd/base/death_signal.hpp"
 #include "srd/io/posix.hpp"
 
@@ -21,8 +22,8 @@ constexpr std::chrono::seconds kPatience{5};
 
 [[noreturn]] void become(const ChildOptions& options, pid_t parent) {
   forget_interrupts();
-  ::signal(SIGPIPE, SIG_DFL);  // which we ignore
-  ::setpgid(0, 0);             // Ctrl-C at the terminal is for us; we end it
+  restore_write_signals();
+  ::setpgid(0, 0);  // Ctrl-C at the terminal is for us; we end it
   die_with(parent, options.death_signal);
   const std::pair<int, int> streams[] = {
       {options.in, STDIN_FILENO}, {options.out, STDOUT_FILENO}, {options.errors, STDERR_FILENO}};

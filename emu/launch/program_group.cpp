@@ -26,6 +26,7 @@
 
 #include "emu/devices/listening_sign.hpp"
 #include "emu/launch/cores.hpp"
+#include "emu/launch/write_signals.hpp"
 #include "srd/base/death_signal.hpp"
 
 namespace weft::launch {
@@ -76,7 +77,7 @@ void let_write_to_terminal() {
   sigset_t mask;
   ::sigemptyset(&mask);
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
-  ::signal(SIGPIPE, SIG_DFL);  // which we ignore
+  restore_write_signals();
   ::setpgid(0, 0);
   if (program.takes_terminal) {
     Terminal::claim_for_this_process();

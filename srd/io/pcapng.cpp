@@ -147,6 +147,7 @@ void PcapngWriter::write(std::uint32_t interface, std::uint64_t time, Direction 
   put_option(kOptionEnd, {});
   end_block(begin);
   ++packets_;
+  ++buffered_;
   if (buffer_.size() >= kFlushAt) {
     flush();
   }
@@ -164,9 +165,12 @@ void PcapngWriter::flush() {
   if (failed_) {
     // Readers reject a file that ends in half a block: cut it where this buffer began.
     [[maybe_unused]] const int cut = ::ftruncate(file_.get(), static_cast<off_t>(written_));
+    packets_ -= buffered_;
+    skipped_ += buffered_;
   } else {
     written_ += written;
   }
+  buffered_ = 0;
   buffer_.clear();
 }
 

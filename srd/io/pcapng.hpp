@@ -44,7 +44,8 @@ class PcapngWriter {
   void flush();
   [[nodiscard]] bool failed() const { return failed_; }
   [[nodiscard]] std::uint64_t packets() const { return packets_; }
-  // Frames that were not written: see above.
+  // Frames that were not written: see above. Of those that are still in memory it is not known
+  // before flush().
   [[nodiscard]] std::uint64_t skipped() const { return skipped_; }
 
  private:
@@ -65,6 +66,7 @@ class PcapngWriter {
   std::vector<char> buffer_;
   std::uint64_t written_ = 0;
   std::uint64_t packets_ = 0;
+  std::uint64_t buffered_ = 0;  // of them, what the file has not got yet
   std::uint64_t skipped_ = 0;
   bool failed_ = false;
 };

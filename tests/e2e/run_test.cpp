@@ -9,6 +9,7 @@
 #include <chrono>
 
 #include "tests/e2e/program_fixture.hpp"
+#include "tests/support/pcapng_reader.hpp"
 
 namespace weft::testing {
 namespace {
@@ -317,6 +318,37 @@ TEST_F(ProgramTest, WhatWeftInheritsDoesNotHoldIt) {
                 "test $? = 1 && exit 5' <&- >&- 2>&-");
   EXPECT_EQ(closed.code, 5) << closed.output;
   EXPECT_EQ(read("out/.weft-run").find("said"), std::string::npos) << read("out/.weft-run");
+}
+
+// A file that may not become so large is an error, not the end of weft or of weftd, which would
+// leave what they have made. Programs have the signal as they would without weft.
+TEST_F(ProgramTest, ALimitForFilesEndsNoRun) {
+  const Outcome refused = run_shell("cd " + directory_ +
+                                    "; mkdir -m 700 rundir; export XDG_RUNTIME_DIR=$PWD/rundir; "
+                                    "(ulimit -f 8; " WEFT_PROGRAM
+                                    " run -q -- true); echo $?; "
+                                    "ls rundir | grep -v weft-0");
+  EXPECT_TRUE(refused.says("is there room?")) << refused.output;
+  EXPECT_TRUE(refused.output.ends_with("\n1\n")) << refused.output;
+  const std::string run =
+      "; exec " WEFT_PROGRAM " run --device none -q -- sh -c 'kill -XFSZ $$; echo alive'";
+  EXPECT_FALSE(run_shell("cd " + directory_ + run).says("alive"));
+  EXPECT_TRUE(run_shell("cd " + directory_ + "; trap '' XFSZ" + run).says("alive"));
+}
+
+// A capture that lacks frames must not pass for all that was sent.
+TEST_F(ProgramTest, FramesThatTheDiskDoesNotTakeAreSaidToBeMissing) {
+  WEFT_NEEDS("ibv_devinfo");
+  WEFT_NEEDS("ib_write_bw");
+  WEFT_NEEDS_A_PLAIN_BUILD("a stock program cannot load a sanitized library");
+  const std::string words = "ib_write_bw -x 0 -F -n 200 -p " + own_port();
+  const Outcome outcome = run_shell("cd " + directory_ +
+                                    "; ulimit -f 12000; timeout 60 " WEFT_PROGRAM
+                                    " run --capture --device rxe -q --out captured -- " +
+                                    words + " : " + words + " {h1.ip}");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("the capture lacks ")) << outcome.output;
+  EXPECT_TRUE(read_pcapng(directory_ + "/captured/capture.pcapng").well_formed);
 }
 
 TEST_F(ProgramTest, OutputThatCannotBeWrittenIsAFailureAndNoCrash) {

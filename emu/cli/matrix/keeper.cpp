@@ -18,6 +18,7 @@
 
 #include "emu/cli/matrix/processes.hpp"
 #include "emu/launch/interrupt.hpp"
+#include "emu/launch/write_signals.hpp"
 #include "srd/base/death_signal.hpp"
 
 namespace weft::cli {
@@ -35,7 +36,7 @@ constexpr std::array kPassedOn{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 [[noreturn]] void become(const std::string& path, const std::vector<std::string>& words, int output,
                          pid_t parent, const sigset_t& mask) {
   launch::forget_interrupts();
-  ::signal(SIGPIPE, SIG_DFL);
+  launch::restore_write_signals();
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
   die_with(parent, SIGTERM);
   ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);

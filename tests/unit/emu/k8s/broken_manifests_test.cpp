@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -284,6 +285,67 @@ TEST(BrokenManifests, DocumentsThatAreNotReadAreSaid) {
   Findings findings;
   (void)load_manifests({"a.yaml", text}, findings);
   EXPECT_THAT(findings.list().back().what, HasSubstr("document number 10001"));
+}
+
+// The parser looks through all keys of a map for one: with 20'000 on both sides that took 20 s.
+TEST(BrokenManifests, ManyKeysAreMergedInNoTime) {
+  constexpr int kKeys = 20'000;
+  std::string text = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nbase: &base\n";
+  for (int i = 0; i < kKeys; ++i) {
+    text += "  b" + std::to_string(i) + ": 1\n";
+  }
+  text += "spec:\n  <<: *base\n  b7: 2\n";
+  for (int i = 0; i < kKeys; ++i) {
+    text += "  s" + std::to_string(i) + ": 1\n";
+  }
+  Findings findings;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto manifests = load_manifests({"a.yaml", text}, findings);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds{5});
+  ASSERT_EQ(manifests.size(), 1U);
+  const YAML::Node spec = value_of(manifests[0].root, "spec");
+  EXPECT_EQ(spec.size(), 2U * kKeys);
+  EXPECT_EQ(text_of(value_of(spec, "b7")), "2");
+  EXPECT_EQ(text_of(value_of(spec, "b19999")), "1");
+}
+
+// A few lines stand for more pods than memory has.
+TEST(BrokenManifests, PodsHaveALimitHoweverTheyAreAskedFor) {
+  constexpr const char* kDaemon = R"(---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: NAME}
+spec: {template: {spec: {containers: [{name: a, image: b}]}}}
+)";
+  std::string daemons;
+  for (int i = 0; i < 130; ++i) {
+    daemons += changed(kDaemon, "NAME", "d" + std::to_string(i));
+  }
+  PlanOptions options;
+  options.cluster.virtual_nodes = 1000;
+  const PodPlan many = make_plan({{"a.yaml", daemons}}, options);
+  EXPECT_EQ(many.pods.size(), PodBudget::kMaxPods);
+  EXPECT_EQ(many.findings.list().size(), 30U);
+  EXPECT_THAT(many.findings.list()[0].what, HasSubstr("DaemonSet default/d100: with its pods"));
+  // Or more memory: each has a copy of the list of its networks.
+  std::string names;
+  for (int i = 0; i < 30'000; ++i) {
+    names += "n,";
+  }
+  const PodPlan large = make_plan({{"a.yaml", R"(apiVersion: apps/v1
+kind: Deployment
+metadata: {name: large}
+spec:
+  replicas: 10000
+  template:
+    metadata: {annotations: {k8s.v1.cni.cncf.io/networks: ")" +
+                                                  names + R"("}}
+    spec: {containers: [{name: a, image: b}]}
+)"}},
+                                  {});
+  EXPECT_EQ(large.pods.size(), 0U);
+  ASSERT_EQ(large.findings.list().size(), 1U);
+  EXPECT_THAT(large.findings.list()[0].what, HasSubstr("more than a plan can have"));
 }
 
 TEST(BrokenManifests, PodsOfKindsThatPlansDoNotKnowAreAWarning) {

@@ -173,6 +173,90 @@ metadata: {name: server}
 spec: {selector: {app: rich}, clusterIP: None}
 )yaml";
 
+// A Deployment's pods have other names on a cluster, a pod's second container is called after both,
+// and pods of two namespaces have both names: whatever is equal here is told apart.
+TEST(PodLab, NoTwoNodesHaveOneName) {
+  k8s::PlanOptions options;
+  options.cluster.resources["vpc.amazonaws.com/efa"] = 8;
+  const auto pod = [](const std::string& name, const std::string& name_space) {
+    return "---\napiVersion: v1\nkind: Pod\nmetadata: {name: " + name +
+           ", namespace: " + name_space +
+           "}\nspec: {containers: [{name: c, image: b, resources: {limits: "
+           "{vpc.amazonaws.com/efa: 1}}}, {name: d, image: b}]}\n";
+  };
+  const std::string deployment = R"(---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: x}
+spec:
+  template:
+    spec: {containers: [{name: c, image: b, resources: {limits: {vpc.amazonaws.com/efa: 1}}}]}
+)";
+  const auto names = [&](const std::string& manifests) {
+    std::vector<std::string> found;
+    const auto plan = k8s::make_plan({{"a.yaml", manifests}}, options);
+    const auto lab = make_pod_lab(plan, {});
+    EXPECT_TRUE(lab) << lab.error().message;
+    if (lab) {
+      EXPECT_TRUE(lab->file.topology.validate());
+      for (const LabNode& node : lab->file.nodes) {
+        found.push_back(node.name);
+      }
+    }
+    return found;
+  };
+  EXPECT_THAT(names(pod("x-0", "default") + deployment),
+              ElementsAre("default.x-0", "default.x-0.d", "default.x-0.2"));
+  EXPECT_THAT(names(pod("a", "n") + pod("a", "n")),
+              ElementsAre("n.a", "n.a.d", "n.a.2", "n.a.2.d"));
+  EXPECT_THAT(names(pod("a", "n") + pod("a.d", "n")), ElementsAre("a", "a.d", "a.d.2", "a.d.2.d"));
+  EXPECT_THAT(names(pod("b", "a") + pod("b", "c") + pod("a.b", "n")),
+              ElementsAre("a.b", "a.b.d", "c.b", "c.b.d", "a.b.2", "a.b.2.d"));
+  // Switches have the names with underscores.
+  for (const char* const name : {"_fabric", "node1_ibs1f0", "a/b", "a=b"}) {
+    const auto plan = k8s::make_plan({{"a.yaml", pod(name, "n")}}, options);
+    const auto lab = make_pod_lab(plan, {});
+    ASSERT_FALSE(lab) << name;
+    EXPECT_THAT(lab.error().message, HasSubstr("needs a name of at most 63 letters"));
+  }
+  const auto plan =
+      k8s::make_plan({{"a.yaml", changed(pod("a", "n"), "{name: d", "{name: ../d")}}, options);
+  EXPECT_THAT(make_pod_lab(plan, {}).error().message, HasSubstr("container '../d' of pod 'a'"));
+}
+
+// As entities of XML did to its readers.
+TEST(PodLab, VariablesThatStandForEachOtherHaveAnEnd) {
+  std::string variables = "{name: V0, value: " + std::string(64, 'x') + "}";
+  for (int i = 1; i < 40; ++i) {
+    const std::string before = "$(V" + std::to_string(i - 1) + ")";
+    variables += ", {name: V" + std::to_string(i) + ", value: \"" + before + before + "\"}";
+  }
+  k8s::PlanOptions options;
+  options.cluster.resources["vpc.amazonaws.com/efa"] = 1;
+  const std::string pod =
+      "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: b, "
+      "resources: {limits: {vpc.amazonaws.com/efa: 1}}, env: [" +
+      variables + "]}]}\n";
+  const auto lab = make_pod_lab(k8s::make_plan({{"a.yaml", pod}}, options), {});
+  ASSERT_FALSE(lab);
+  EXPECT_THAT(lab.error().message,
+              HasSubstr("a.yaml:1: container 'c': the variable V11 is longer"));
+}
+
+// An engine would read a comma as the next option, and a container has one interface of a name.
+TEST(PodLab, NamesOfInterfacesAreNames) {
+  for (const char* const name : {"a,alias=b", "a/b", "eth0", ".."}) {
+    const std::string networks =
+        "'[{\"name\": \"ib-net\", \"interface\": \"" + std::string(name) + "\"}]'";
+    const auto plan = plan_of_pods(
+        changed(k8s::kPod, "cni.cncf.io/networks: ib-net", "cni.cncf.io/networks: " + networks));
+    const auto lab = make_pod_lab(plan, {});
+    ASSERT_TRUE(lab) << lab.error().message;
+    EXPECT_THAT(lab->file.nodes[0].interfaces, IsEmpty()) << name;
+    EXPECT_THAT(lab->notes, SizeIs(1)) << name;
+  }
+}
+
 TEST(PodLab, AContainerIsToldWhatItsManifestSays) {
   const auto plan = plan_of_pods(kRich);
   PodLabOptions options;

@@ -87,6 +87,12 @@ TEST(Devices, OfSeveralKindsTakeTurns) {
   EXPECT_EQ(name(2), "rxe_1");
   EXPECT_EQ((*kinds)->of_nic(3).name, "first");
   EXPECT_EQ(payload_of(*kinds), payload_of(*parse_device_kind("efa:first")));
+  // A kind that comes twice in a turn goes on counting.
+  const auto twice = parse_device_kind("rxe,efa,rxe").value();
+  for (const auto& [nic, wanted] :
+       {std::pair{0, "rxe_0"}, {1, "efa_0"}, {2, "rxe_1"}, {3, "rxe_2"}, {4, "efa_1"}}) {
+    EXPECT_EQ(twice->device_name(static_cast<std::size_t>(nic)).value(), wanted) << nic;
+  }
   EXPECT_FALSE(parse_device_kind("rxe,ufo"));
   EXPECT_FALSE(parse_device_kind("rxe,none"));
   EXPECT_FALSE(parse_device_kind("rxe,"));

@@ -1,0 +1,272 @@
+// Fuzzes weftd's ports to the outside: whatever comes in, what leaves is what a switch forwards, or
+// an answer for one of our NICs, and no answer makes another.
+#include "emu/daemon/switchboard.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "emu/daemon/neighbours.hpp"
+#include "emu/roce/wire/roce_codec.hpp"
+#include "srd/base/check.hpp"
+#include "srd/net/envelope.hpp"
+#include "srd/net/ip_layout.hpp"
+#include "tests/fuzz/tape.hpp"
+
+namespace {
+
+using namespace weft;
+using namespace weft::daemon;
+namespace net = srd::net;
+using Frame = std::vector<std::byte>;
+
+constexpr std::size_t kMaxFrame = 600;
+constexpr std::size_t kPorts = 3;
+constexpr std::size_t kAddresses = 12;
+constexpr std::size_t kIcmp = net::kEthernetSize + net::kIpV6Size;
+
+class Port final : public srd::FrameIo {
+ public:
+  Frame in;
+  std::vector<Frame> out;
+
+  [[nodiscard]] srd::FrameTraits traits() const override { return {}; }
+  [[nodiscard]] srd::FrameCounters counters() const override { return {}; }
+  [[nodiscard]] std::span<const srd::RxFrame> receive() override {
+    shown_ = in;
+    return {&shown_, 1};
+  }
+  void release() override {}
+  [[nodiscard]] std::size_t transmit(std::span<const srd::TxFrame> frames) override {
+    for (const srd::TxFrame& frame : frames) {
+      out.emplace_back(frame.pieces[0].begin(), frame.pieces[0].end());
+    }
+    return frames.size();
+  }
+  [[nodiscard]] std::size_t transmit_room() override { return 32; }
+  [[nodiscard]] int wait_fd() const override { return -1; }
+  [[nodiscard]] bool arm() override { return true; }
+  void disarm() override {}
+
+ private:
+  srd::RxFrame shown_;
+};
+
+class World {
+ public:
+  World() : plant_(std::move(*Plant::make(two_hosts()))) {
+    for (Port*& port : ports_) {
+      auto io = std::make_unique<Port>();
+      port = io.get();
+      WEFT_CHECK(outside_.add("port", std::move(io), nullptr));
+    }
+    outside_.port(2).is_kernel = true;
+    outside_.port(2).nic = plant_.nics()[1].get();
+    outside_.port(1).proved = true;
+    plant_.nics()[0]->left.set();
+    switchboard_.set_outside(&outside_);
+  }
+
+  void play(weft::testing::Tape& tape) {
+    const std::uint8_t choice = tape.byte();
+    const std::size_t port = choice % kPorts;
+    now_ += std::chrono::seconds{choice >> 6};
+    Frame frame = draw(tape);
+    if (arrive(port, frame) && !answer_.empty()) {
+      // It is the end of it, wherever it comes back.
+      const Frame answer = answer_;
+      for (std::size_t other = 0; other < kPorts; ++other) {
+        WEFT_CHECK(!arrive(other, answer));
+      }
+    }
+  }
+
+ private:
+  static Plant::Options two_hosts() {
+    Plant::Options options;
+    options.hosts = {"h1", "h2"};
+    return options;
+  }
+
+  // Of ours and of others, in each of their forms.
+  static srd::Address address(std::uint8_t number) {
+    const srd::Address base = srd::Address::v4(127, 77, 1 + number % 4, 1);
+    const auto all = roce::wire::addresses_of(base);
+    return all[number / 4 % all.size()];
+  }
+
+  // A frame as people send it, or bytes; some of it then changed.
+  static Frame draw(weft::testing::Tape& tape) {
+    const std::uint8_t kind = tape.byte();
+    Frame frame(tape.word() % (kMaxFrame + 8));
+    const srd::Address from = address(tape.byte() % kAddresses);
+    const srd::Address about = address(tape.byte() % kAddresses);
+    switch (kind % 4) {
+      case 0:
+        for (std::byte& byte : frame) {
+          byte = std::byte{tape.byte()};
+        }
+        break;
+      case 1:
+        write_arp(from, about, frame);
+        break;
+      case 2:
+        write_solicitation(from, about, frame);
+        break;
+      default:
+        write_roce(from, about, tape, frame);
+        break;
+    }
+    for (int changes = kind >> 2 & 7; changes > 0 && !frame.empty(); --changes) {
+      const std::size_t at = tape.byte() << 8 | tape.byte();
+      frame[at % frame.size()] = std::byte{tape.byte()};
+    }
+    if ((kind & 0x20) != 0) {
+      mend(frame);
+    }
+    if (frame.size() > net::kEthernetSize && (kind & 0x40) != 0) {
+      frame[11] = std::byte{tape.byte()};
+    }
+    return frame;
+  }
+
+  static void write_arp(const srd::Address& from, const srd::Address& about, Frame& frame) {
+    constexpr unsigned char kHead[] = {0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2, 0, 0, 0, 0,
+                                       9,    8,    6,    0,    1,    8,    0, 6, 4, 0, 1};
+    frame.resize(std::max<std::size_t>(frame.size(), 42));
+    std::memcpy(frame.data(), kHead, sizeof kHead);
+    std::memcpy(&frame[28], from.bytes.data() + 12, 4);
+    std::memcpy(&frame[38], about.bytes.data() + 12, 4);
+  }
+
+  static void write_solicitation(const srd::Address& from, const srd::Address& about,
+                                 Frame& frame) {
+    constexpr unsigned char kHead[] = {0x33, 0x33, 0xFF, 0, 0,    1,    2,   0,
+                                       0,    0,    0,    9, 0x86, 0xDD, 0x60};
+    frame.resize(std::max<std::size_t>(frame.size(), kIcmp + 24));
+    std::memcpy(frame.data(), kHead, sizeof kHead);
+    std::byte* const ip = &frame[net::kEthernetSize];
+    net::store16(ip + net::kV6Length, static_cast<std::uint16_t>(frame.size() - kIcmp));
+    net::store8(ip + net::kV6NextHeader, 58);
+    net::store8(ip + net::kV6Hops, 255);
+    std::ranges::copy(from.bytes, ip + net::kV6Source);
+    std::ranges::copy(about.bytes, ip + net::kV6Destination);
+    net::store8(&frame[kIcmp], 135);
+    std::ranges::copy(about.bytes, &frame[kIcmp + 8]);
+    mend(frame);
+  }
+
+  static void write_roce(const srd::Address& from, const srd::Address& about,
+                         weft::testing::Tape& tape, Frame& frame) {
+    const auto writer = net::EnvelopeWriter::make(from, roce::wire::RoceCodec::kPorts);
+    if (!writer || from.is_v4() != about.is_v4()) {
+      return;
+    }
+    frame.resize(std::max<std::size_t>(frame.size(), writer->size() + 16));
+    if (!writer->write(frame.data(), about, srd::PathId{3}, srd::Ecn::capable_0, 0,
+                       frame.size() - writer->size())) {
+      return;
+    }
+    for (std::size_t at = writer->size(); at < frame.size() && !tape.done(); ++at) {
+      frame[at] = std::byte{tape.byte()};
+    }
+    roce::wire::RoceCodec::seal(frame);
+  }
+
+  // Makes the checksum of ICMP right, which a fuzzer does not find.
+  static void mend(Frame& frame) {
+    if (frame.size() < kIcmp + 4 || net::load8(&frame[net::kEthernetSize + 6]) != 58) {
+      return;
+    }
+    const std::byte* const ip = &frame[net::kEthernetSize];
+    const std::size_t size =
+        std::min<std::size_t>(net::load16(ip + net::kV6Length), frame.size() - kIcmp);
+    net::store16(&frame[kIcmp + 2], 0);
+    std::uint32_t sum = net::sum_words(ip + net::kV6Source, 32) + static_cast<std::uint32_t>(size) +
+                        58 + net::sum_words(ip + net::kIpV6Size, size & ~std::size_t{1});
+    if (size % 2 == 1) {
+      sum += std::uint32_t{net::load8(ip + net::kIpV6Size + size - 1)} << 8;
+    }
+    net::store16(&frame[kIcmp + 2], static_cast<std::uint16_t>(~net::fold(sum)));
+  }
+
+  [[nodiscard]] std::uint64_t outcomes() const {
+    const SwitchboardCounters counters = switchboard_.counters();
+    std::uint64_t sum = counters.frames;
+    for (const std::uint64_t dropped : counters.dropped) {
+      sum += dropped;
+    }
+    return sum;
+  }
+
+  [[nodiscard]] bool is_from_us(const Frame& frame) const {
+    return std::ranges::any_of(plant_.nics(), [&](const auto& nic) {
+      return std::ranges::equal(net::mac_of(nic->address), std::span(frame).subspan(6, 6));
+    });
+  }
+
+  // Whether anything left; `answer_` is what went back by the port that it came from.
+  bool arrive(std::size_t from, const Frame& frame) {
+    const std::uint64_t before = outcomes();
+    for (Port* port : ports_) {
+      port->out.clear();
+    }
+    ports_[from]->in = frame;
+    (void)switchboard_.pump_outside(now_, from);
+    switchboard_.notify();
+    WEFT_CHECK(outcomes() > before);
+    answer_.clear();
+    bool left = false;
+    for (std::size_t i = 0; i < kPorts; ++i) {
+      WEFT_CHECK(ports_[i]->out.size() <= 1);
+      for (const Frame& out : ports_[i]->out) {
+        left = true;
+        if (is_from_us(out)) {
+          check_answer(frame, out);
+          answer_ = out;
+        } else {
+          WEFT_CHECK(i != from && out == frame);
+        }
+      }
+    }
+    return left;
+  }
+
+  // Of weftd's own making: no larger than what a kernel would say, to who asked, and no question.
+  void check_answer(const Frame& question, const Frame& answer) const {
+    WEFT_CHECK(!asked_address(answer));
+    if (const auto asked = asked_address(question)) {
+      const PlantNic* const nic = plant_.find(Protocols::nic_of(*asked));
+      WEFT_CHECK(nic != nullptr && !outside_.has_kernel(*nic) && answer.size() <= 86);
+      WEFT_CHECK(std::equal(answer.begin(), answer.begin() + 6, question.begin() + 6));
+      const auto flow = net::FlowKey::parse(answer).claimed_source();
+      WEFT_CHECK(flow && Protocols::nic_of(*flow) == nic->address);
+      return;
+    }
+    // A refusal of connection management.
+    const auto flow = net::FlowKey::parse(answer);
+    WEFT_CHECK(Protocols::steer(flow) && Protocols::check(flow, answer) == net::PacketFault::none);
+  }
+
+  Plant plant_;
+  Switchboard switchboard_{plant_, [](Slot&, Slot&) { return true; }};
+  Outside outside_{kMaxFrame};
+  std::array<Port*, kPorts> ports_{};
+  Frame answer_;
+  TimePoint now_ = time_at(std::chrono::seconds{1});
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  weft::testing::Tape tape(data, size);
+  World world;
+  while (!tape.done()) {
+    world.play(tape);
+  }
+  return 0;
+}
