@@ -173,7 +173,11 @@ listens_by_rdma_cm() { [[ $(rdma resource show cm_id) == *"state LISTEN"* ]]; }
                                         start_new_session=True)
         self.said = b""
         self.ended = {}  # exit codes by a job's number
-        self.run(self.WORDS, 240)
+        try:
+            self.run(self.WORDS, 240)
+        except BaseException:
+            self.end()
+            raise
 
     def say(self, line):
         try:
