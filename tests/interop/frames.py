@@ -8,7 +8,11 @@ import zlib
 
 ROCE_PORT = 4791
 ACKNOWLEDGE, ATOMIC_ACKNOWLEDGE = 0x11, 0x12
-NAKS = {0: "PSN sequence error", 1: "invalid request", 2: "remote access error",
+NOT_READY, GAP = "receiver not ready", "PSN sequence error"
+# After an RNR NAK nothing is to be said until that packet comes again; Linux reports the packets
+# behind it as a gap.
+FALSE_GAP = "PSN sequence error behind receiver not ready"
+NAKS = {0: GAP, 1: "invalid request", 2: "remote access error",
         3: "remote operational error", 4: "invalid RD request"}
 
 
@@ -89,6 +93,7 @@ class Account:
         self.wrong_icrc = []
         self.opcodes = collections.Counter()
         self.naks = collections.Counter()  # by (source address, name)
+        self.not_ready = {}  # PSN of the last RNR NAK by (source address, queue pair)
 
     def add(self, frame):
         found = roce_of(frame)
@@ -106,10 +111,17 @@ class Account:
             syndrome = ip[bth + 12]
             source = (socket.inet_ntop(socket.AF_INET, ip[12:16]) if udp == 20 else
                       socket.inet_ntop(socket.AF_INET6, ip[8:24]))
-            if syndrome >> 5 == 3:
-                self.naks[source, NAKS.get(syndrome & 31, f"code {syndrome & 31}")] += 1
-            elif syndrome >> 5 == 1:
-                self.naks[source, "receiver not ready"] += 1
+            self.add_answer(source, ip[bth + 5:bth + 8], ip[bth + 9:bth + 12], syndrome)
+
+    def add_answer(self, source, queue_pair, psn, syndrome):
+        if syndrome >> 5 == 1:
+            self.naks[source, NOT_READY] += 1
+            self.not_ready[source, queue_pair] = psn
+        elif syndrome >> 5 == 3:
+            name = NAKS.get(syndrome & 31, f"code {syndrome & 31}")
+            if name == GAP and self.not_ready.get((source, queue_pair)) == psn:
+                name = FALSE_GAP
+            self.naks[source, name] += 1
 
     def __str__(self):
         naks = ", ".join(f"{source} {name}: {count}"

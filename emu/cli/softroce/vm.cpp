@@ -82,7 +82,7 @@ std::string shell_job() {
   if (::ioctl(STDIN_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0) {
     resize = fmt::format("stty rows {} cols {}; ", size.ws_row, size.ws_col);
   }
-  return "exec script -q -c " + shell_quoted(resize + "exec bash -i") + " /dev/null";
+  return "exec script -q -e -c " + shell_quoted(resize + "exec bash -i") + " /dev/null";
 }
 
 std::string job_of(const VmOptions& options) {

@@ -206,7 +206,9 @@ void Engine::take_nak(TimePoint now, QueuePair& qp, std::uint8_t syndrome) {
   switch (syndrome) {
     case wire::kNakSequence:
       ++counters_.rcvd_seq_err;
-      if (qp.req.rnr_until == kNever && !qp.req.retry_started) {
+      // Behind a packet that finds no receive Linux reports the next one as a gap, which it is not,
+      // and a slow peer does so after the wait: taken for losses, they would use up the retries.
+      if (!qp.req.rnr_told && !qp.req.retry_started) {
         retry(now, qp);
       }
       return;
@@ -228,6 +230,7 @@ void Engine::take_nak(TimePoint now, QueuePair& qp, std::uint8_t syndrome) {
 void Engine::take_rnr_nak(TimePoint now, QueuePair& qp, std::uint8_t timer) {
   Requester& req = qp.req;
   ++counters_.rcvd_rnr_err;
+  req.rnr_told = true;
   if (req.rnr_until != kNever) {
     return;
   }
@@ -258,6 +261,7 @@ void Engine::progressed(TimePoint now, QueuePair& qp) {
   req.retries_left = qp.attributes.retry_count;
   req.rnr_left = qp.attributes.rnr_retry;
   req.retry_started = false;
+  req.rnr_told = false;
   req.rnr_until = kNever;
   if (psn_before(req.send_psn, req.acked)) {
     seek(qp, req.acked);

@@ -82,6 +82,7 @@ struct Requester {
   std::uint8_t retries_left = 0;
   std::uint8_t rnr_left = 0;
   bool retry_started = false;           // and nothing has come of it yet
+  bool rnr_told = false;                // of `acked`
   WcStatus failed = WcStatus::success;  // of the request at `next`, told when those before it are
   TimePoint retransmit_at = kNever;
   TimePoint rnr_until = kNever;

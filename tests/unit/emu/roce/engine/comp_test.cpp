@@ -124,6 +124,29 @@ TEST_F(Comp, AsksAReceiverForEverWithSeven) {
   EXPECT_EQ(bench.completion()->status, WcStatus::success);
 }
 
+// As Linux does: of the packets behind one that found no receive it reports a gap, and a slow one
+// only when the wait is over.
+TEST_F(Comp, TakesAGapBehindAReceiverThatIsNotReadyForNoLoss) {
+  bring_up(1, 7);
+  ASSERT_EQ(bench.send(WrOpcode::send, 10, 1), 0);
+  ASSERT_EQ(bench.send(WrOpcode::send, 10, 2), 0);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(bench.all().size(), 2U);
+    reply(kSqPsn, wire::kRnrNak | 1);
+    ASSERT_TRUE(bench.wait());
+    reply(kSqPsn, wire::kNakSequence);
+    reply(kSqPsn, wire::kNakSequence);  // a copy
+  }
+  EXPECT_EQ(bench.all().size(), 2U);  // once for the last wait, and not again for the gap
+  EXPECT_EQ(bench.engine.counters().completer_retry_err, 0U);
+  reply(kSqPsn + 1, wire::kNakSequence);  // the first has found a receive, the second is lost
+  EXPECT_EQ(bench.all().size(), 1U);
+  EXPECT_EQ(bench.engine.counters().completer_retry_err, 1U);
+  reply(kSqPsn + 1);
+  EXPECT_EQ(bench.completion()->status, WcStatus::success);
+  EXPECT_EQ(bench.completion()->status, WcStatus::success);
+}
+
 TEST_F(Comp, CompletesAllThatAnAcknowledgementCovers) {
   bring_up();
   for (std::uint64_t id = 1; id <= 3; ++id) {

@@ -1,0 +1,104 @@
+# Owns the jobs of interop.py: what each side runs, and which refusals are asked for.
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+# What weft_verbs_peers asks for, each of which has to be seen.
+REFUSALS = {"invalid request", "remote access error", "remote operational error"}
+
+
+class Case:
+    """One job, of a server and a client. `{port}` is a TCP port, `{tcp}` the server's address for
+    it; `{ip}` and `{ip6}` are its addresses on the fabric; `{dev}` is each side's own, and so are
+    `{gid}`, `{gid0}` and `{gid6}`: the indices of the GIDs of IPv4, link-local, and IPv6. `naks`
+    are the refusals that the server has to give."""
+
+    def __init__(self, name, server, client, says="", by_tcp=True, codes=(0,), naks=frozenset()):
+        self.name, self.server, self.client = name, server, client
+        self.says, self.by_tcp, self.codes, self.naks = says, by_tcp, codes, set(naks)
+
+
+GIDS = {"": "{gid}", ".link_local": "{gid0}", ".ipv6": "{gid6}"}
+
+
+def our_programs(folder, lossy):
+    """Those that look at every byte, and at every refusal."""
+    # "lossy" with any network: a guest that gets no core loses what it does not take in time.
+    found = []
+    for name, program, says, naks in (("data", "weft_verbs_data", "atomics: all right", ()),
+                                      ("peers", "weft_verbs_peers", "all as it must", REFUSALS)):
+        for gid in ("", ".ipv6"):
+            # A guest paints bytes slowly.
+            longest = 65537 if gid or lossy else 1048579
+            words = ("WEFT_VERBS_TIMEOUT=18 WEFT_VERBS_ANSWERS={server} "
+                     f"WEFT_VERBS_LONGEST={longest} WEFT_VERBS_GID={GIDS[gid]} "
+                     f"{folder}/{program} {{port}}")
+            found.append(Case(f"verbs_{name}{gid}", words + " lossy", words + " {tcp} lossy", says,
+                              naks=naks))
+    return found
+
+
+def pingpongs(lossy):
+    found = []
+    for mtu in (256, 512, 1024, 2048, 4096):
+        for size in (1, mtu, mtu + 1, 20001):
+            # Each MTU by each kind of address.
+            kind = list(GIDS)[(size - 1) % 3] if size in (1, 20001) else ""
+            words = (f"ibv_rc_pingpong -d {{dev}} -g {GIDS[kind]} -p {{port}} -m {mtu} -c -n 40 "
+                     f"-s {size}")
+            found.append(Case(f"rc_pingpong.mtu{mtu}.{size}{kind}", words, words + " {tcp}"))
+    kinds = [("rc", "-m 1024", (3000,)), ("srq", "-q 4", (1, 4097))]
+    if not lossy:  # nobody sends again what these lose
+        kinds += [("uc", "-m 1024", (1, 1024, 9000)), ("ud", "", (1, 1000))]
+    for kind, more, sizes in kinds:
+        for size in sizes:
+            for gid, index in GIDS.items():
+                if gid and size != sizes[-1]:
+                    continue
+                words = (f"ibv_{kind}_pingpong -d {{dev}} -g {index} -p {{port}} {more} "
+                         f"-c -n 40 -s {size}")
+                found.append(Case(f"{kind}_pingpong.{size}{gid}", words, words + " {tcp}"))
+    return found
+
+
+def perftests(lossy):
+    found = []
+    tests = [("RC", verb, kind) for verb in ("send", "write", "read", "atomic")
+             for kind in ("bw", "lat")]
+    if not lossy:
+        tests += [("UC", "send", "bw"), ("UC", "write", "lat"), ("UD", "send", "lat")]
+    for service, verb, kind in tests:
+        for size in ((8,) if verb == "atomic" else (2, 1000) if service == "UD" else (2, 65536)):
+            words = f"ib_{verb}_{kind} -d {{dev}} -x {{gid}} -p {{port}} -F -n 30"
+            words += "" if service == "UD" else " -u 17"
+            words += "" if verb == "atomic" else f" -s {size}"
+            words += "" if verb in ("read", "atomic") else f" -c {service}"
+            found.append(Case(f"perftest.{service}.{verb}_{kind}.{size}", words, words + " {tcp}"))
+    for verb in ("send_bw", "write_bw", "read_lat"):
+        words = f"ib_{verb} -d {{dev}} -x {{gid6}} -p {{port}} -F -n 30 -u 17 -s 65536"
+        found.append(Case(f"perftest.RC.{verb}.ipv6", words, words + " {tcp}"))
+    words = "ib_write_bw -R -p {port} -F -n 30 -s 65536"
+    found.append(Case("perftest.RC.write_bw.rdma_cm", words, words + " {ip}", by_tcp=False))
+    return found
+
+
+def connections():
+    found = []
+    for size in (64, 4096, 60000):
+        found.append(Case(f"rping.{size}", f"rping -s -a {{ip}} -V -C 30 -S {size}",
+                          f"rping -c -a {{ip}} -V -C 30 -S {size}", by_tcp=False))
+    found.append(Case("rping.4096.ipv6", "rping -s -a {ip6} -V -C 30 -S 4096",
+                      "rping -c -a {ip6} -V -C 30 -S 4096", by_tcp=False))
+    for name, address in (("", "{ip}"), (".ipv6", "{ip6}")):
+        words = f"/usr/bin/python3 -I -S {HERE}/connections.py {address} {{port}}"
+        found.append(Case("connections" + name, words, words + " ask", by_tcp=False))
+    found.append(Case("ucmatose", "ucmatose -b {ip} -C 20 -c 3", "ucmatose -s {ip} -C 20 -c 3",
+                      by_tcp=False))
+    found.append(Case("udaddy", "udaddy -b {ip} -C 20", "udaddy -s {ip} -C 20", by_tcp=False))
+    # Nobody listens at that port.
+    found.append(Case("reject", "", "rping -c -a {ip} -p 4242 -C 1", "REJECTED|unreachable|reject",
+                      by_tcp=False, codes=range(1, 256)))
+    return found
+
+
+def all_cases(folder, lossy):
+    return our_programs(folder, lossy) + pingpongs(lossy) + perftests(lossy) + connections()
