@@ -249,7 +249,8 @@ class World {
     }
     // A refusal of connection management.
     const auto flow = net::FlowKey::parse(answer);
-    WEFT_CHECK(Protocols::steer(flow) && Protocols::check(flow, answer) == net::PacketFault::none);
+    WEFT_CHECK(Protocols::steer(flow).known &&
+               Protocols::check(flow, answer) == net::PacketFault::none);
   }
 
   Plant plant_;
