@@ -27,19 +27,19 @@ FramesInside::FramesInside(std::size_t max_frame, std::size_t budget, std::size_
     }
   }
   pools_.emplace_back(max_frame);
-  for (std::size_t kind = 0; kind < pools_.size(); ++kind) {
-    blocks_[kind] = pools_[kind].block_bytes();
+  for (std::size_t size_class = 0; size_class < pools_.size(); ++size_class) {
+    block_bytes_[size_class] = pools_[size_class].block_bytes();
   }
 }
 
-std::size_t FramesInside::charge_of(std::uint8_t kind) const {
-  return blocks_[kind] + kBookkeeping;
+std::size_t FramesInside::charge_of(std::uint8_t size_class) const {
+  return block_bytes_[size_class] + kBookkeeping;
 }
 
 std::uint32_t FramesInside::add(fabric::PortId from, std::size_t size) {
   WEFT_CHECK(size <= pools_.back().block_bytes());  // guaranteed by ports and rings
-  const std::uint8_t kind = class_of(size);
-  const std::size_t charge = charge_of(kind);
+  const std::uint8_t size_class = class_of(size);
+  const std::size_t charge = charge_of(size_class);
   if (charged_ + charge > budget_ || charged_to_[from] + charge > budget_ - charged_) {
     ++refused_;
     return kNone;
@@ -53,13 +53,13 @@ std::uint32_t FramesInside::add(fabric::PortId from, std::size_t size) {
   charged_to_[from] += charge;
   Stored* stored = new (records_.at(handle)) Stored;
   stored->size = static_cast<std::uint32_t>(size);
-  stored->kind = kind;
+  stored->size_class = size_class;
   stored->from = from;
   return handle;
 }
 
 bool FramesInside::keep(Stored& stored, std::span<const std::byte> frame) {
-  BlockPool& pool = pools_[stored.kind];
+  BlockPool& pool = pools_[stored.size_class];
   stored.block = pool.allocate();
   if (stored.block == kNone) {
     return false;
@@ -72,9 +72,9 @@ bool FramesInside::keep(Stored& stored, std::span<const std::byte> frame) {
 void FramesInside::remove(std::uint32_t handle) {
   Stored& stored = (*this)[handle];
   if (stored.block != kNone) {
-    pools_[stored.kind].release(stored.block);
+    pools_[stored.size_class].release(stored.block);
   }
-  const std::size_t charge = charge_of(stored.kind);
+  const std::size_t charge = charge_of(stored.size_class);
   charged_ -= charge;
   charged_to_[stored.from] -= charge;
   records_.release(handle);

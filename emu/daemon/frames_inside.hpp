@@ -21,8 +21,8 @@ class Loans;
 struct Stored {
   std::byte* bytes = nullptr;
   std::uint32_t size = 0;
-  std::uint32_t block = BlockPool::kNone;  // in the pool of its size class:
-  std::uint8_t kind = 0;
+  std::uint8_t size_class = 0;
+  std::uint32_t block = BlockPool::kNone;  // in the pool of its size class
   Arrival to;
   Loans* lender = nullptr;
   std::uint64_t loan = 0;
@@ -64,13 +64,13 @@ class FramesInside {
   static constexpr std::array<std::size_t, 3> kClasses{256, 1024, 4352};
 
   [[nodiscard]] std::uint8_t class_of(std::size_t size) const {
-    std::uint8_t kind = 0;
-    while (blocks_[kind] < size) {
-      ++kind;
+    std::uint8_t size_class = 0;
+    while (block_bytes_[size_class] < size) {
+      ++size_class;
     }
-    return kind;
+    return size_class;
   }
-  [[nodiscard]] std::size_t charge_of(std::uint8_t kind) const;
+  [[nodiscard]] std::size_t charge_of(std::uint8_t size_class) const;
 
   std::size_t budget_;
   std::size_t charged_ = 0;
@@ -78,7 +78,7 @@ class FramesInside {
   std::vector<std::size_t> charged_to_;  // by port
   BlockPool records_;
   // By size class: the size of a block, and the blocks.
-  std::array<std::size_t, kClasses.size() + 1> blocks_{};
+  std::array<std::size_t, kClasses.size() + 1> block_bytes_{};
   std::vector<BlockPool> pools_;
 };
 

@@ -21,6 +21,12 @@ namespace net = srd::net;
 constexpr Duration kOldestStamp = std::chrono::seconds{10};
 constexpr Duration kClockSkew = std::chrono::milliseconds{1};
 
+// Dropped for what the sender wrote, and not because a receiver has no room.
+bool is_senders_doing(FrameDrop reason) {
+  return reason == FrameDrop::malformed || reason == FrameDrop::wrong_source ||
+         reason == FrameDrop::no_nic || reason == FrameDrop::no_process;
+}
+
 }  // namespace
 
 Switchboard::Switchboard(Plant& plant, OnFlow on_flow)
@@ -66,7 +72,7 @@ SwitchboardCounters Switchboard::counters() const {
 }
 
 void Switchboard::drop(FrameDrop reason, std::span<const std::byte> frame) {
-  ++drops_;
+  bad_frames_ += is_senders_doing(reason) ? 1 : 0;
   ++counters_.dropped[static_cast<std::size_t>(reason)];
   if (fabric_ != nullptr && fabric_->capture() != nullptr) {
     fabric_->capture()->refused(fabric_->network_time(srd::monotonic_now()), frame,
@@ -75,9 +81,8 @@ void Switchboard::drop(FrameDrop reason, std::span<const std::byte> frame) {
 }
 
 // A frame that must wait stays at the front of the ring, and with it all behind it: a process has
-// one queue, as a NIC port has. A frame that is dropped ends the burst: a process that sends what
-// nobody can receive gets one frame in a round, and costs the others so much less than one that
-// sends something.
+// one queue, as a NIC port has. A frame that nobody could receive ends the burst: a process that
+// sends only such frames has one of them looked at in a round, where the others have kBurst.
 std::size_t Switchboard::pump(TimePoint now, Slot& from) {
   std::size_t count = 0;
   auto& ring = from.port.rx();
@@ -91,7 +96,7 @@ std::size_t Switchboard::pump(TimePoint now, Slot& from) {
     if (info.time < nanoseconds(now - kOldestStamp) || info.time > nanoseconds(now + kClockSkew)) {
       info.time = 0;  // not believable: no time is known
     }
-    const std::uint64_t drops = drops_;
+    const std::uint64_t bad_frames = bad_frames_;
     if (!forward(now, from, frame, info)) {
       waiting_ = true;
       break;
@@ -100,7 +105,7 @@ std::size_t Switchboard::pump(TimePoint now, Slot& from) {
     ring.prefetch();
     ++count;
     from.counters.bytes_in += frame.size();
-    if (drops_ != drops) [[unlikely]] {
+    if (bad_frames_ != bad_frames) [[unlikely]] {
       break;
     }
   }

@@ -168,7 +168,7 @@ class Switchboard {
   std::vector<Slot*> to_notify_;
   std::vector<std::byte> scratch_;  // a frame on its way to the outside
   bool waiting_ = false;
-  std::uint64_t drops_ = 0;  // for any reason
+  std::uint64_t bad_frames_ = 0;  // dropped for what their senders wrote
   SwitchboardCounters counters_;
 };
 

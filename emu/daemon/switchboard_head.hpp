@@ -18,7 +18,7 @@ struct Switchboard::Head {
   // Of a known size, because compilers make of a copy whose size is only known to be small a loop
   // of the processor's, which takes longer to begin than all of this takes. In two parts, because
   // what is read soon after must lie within one of the words of 16 bytes that were written: so the
-  // fields of IP and UDP do.
+  // fields of IPv4 and UDP do.
   explicit Head(std::span<const std::byte> frame) : size(std::min(frame.size(), bytes.size())) {
     if (frame.size() >= bytes.size()) [[likely]] {
       constexpr std::size_t kIp = srd::net::kEthernetSize;

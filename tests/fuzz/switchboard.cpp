@@ -16,12 +16,14 @@
 #include "srd/net/envelope.hpp"
 #include "srd/net/ip_layout.hpp"
 #include "tests/fuzz/tape.hpp"
+#include "tests/support/fake_port.hpp"
 
 namespace {
 
 using namespace weft;
 using namespace weft::daemon;
 namespace net = srd::net;
+using weft::testing::FakePort;
 using Frame = std::vector<std::byte>;
 
 constexpr std::size_t kMaxFrame = 600;
@@ -29,38 +31,11 @@ constexpr std::size_t kPorts = 3;
 constexpr std::size_t kAddresses = 12;
 constexpr std::size_t kIcmp = net::kEthernetSize + net::kIpV6Size;
 
-class Port final : public srd::FrameIo {
- public:
-  Frame in;
-  std::vector<Frame> out;
-
-  [[nodiscard]] srd::FrameTraits traits() const override { return {}; }
-  [[nodiscard]] srd::FrameCounters counters() const override { return {}; }
-  [[nodiscard]] std::span<const srd::RxFrame> receive() override {
-    shown_ = in;
-    return {&shown_, 1};
-  }
-  void release() override {}
-  [[nodiscard]] std::size_t transmit(std::span<const srd::TxFrame> frames) override {
-    for (const srd::TxFrame& frame : frames) {
-      out.emplace_back(frame.pieces[0].begin(), frame.pieces[0].end());
-    }
-    return frames.size();
-  }
-  [[nodiscard]] std::size_t transmit_room() override { return 32; }
-  [[nodiscard]] int wait_fd() const override { return -1; }
-  [[nodiscard]] bool arm() override { return true; }
-  void disarm() override {}
-
- private:
-  srd::RxFrame shown_;
-};
-
 class World {
  public:
   World() : plant_(std::move(*Plant::make(two_hosts()))) {
-    for (Port*& port : ports_) {
-      auto io = std::make_unique<Port>();
+    for (FakePort*& port : ports_) {
+      auto io = std::make_unique<FakePort>();
       port = io.get();
       WEFT_CHECK(outside_.add("port", std::move(io), nullptr));
     }
@@ -212,10 +187,10 @@ class World {
   // Whether anything left; `answer_` is what went back by the port that it came from.
   bool arrive(std::size_t from, const Frame& frame) {
     const std::uint64_t before = outcomes();
-    for (Port* port : ports_) {
+    for (FakePort* port : ports_) {
       port->out.clear();
     }
-    ports_[from]->in = frame;
+    ports_[from]->in = {frame};
     (void)switchboard_.pump_outside(now_, from);
     switchboard_.notify();
     WEFT_CHECK(outcomes() > before);
@@ -256,7 +231,7 @@ class World {
   Plant plant_;
   Switchboard switchboard_{plant_, [](Slot&, Slot&) { return true; }};
   Outside outside_{kMaxFrame};
-  std::array<Port*, kPorts> ports_{};
+  std::array<FakePort*, kPorts> ports_{};
   Frame answer_;
   TimePoint now_ = time_at(std::chrono::seconds{1});
 };

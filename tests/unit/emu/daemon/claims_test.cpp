@@ -8,41 +8,15 @@
 #include "emu/daemon/switchboard.hpp"
 #include "emu/roce/wire/addresses.hpp"
 #include "srd/net/envelope.hpp"
+#include "tests/support/fake_port.hpp"
 #include "tests/unit/emu/daemon/roce_frame.hpp"
 
 namespace weft::daemon {
 namespace {
 
 namespace net = srd::net;
+using testing::FakePort;
 using Frame = std::vector<std::byte>;
-
-// A port that gives out what is put into it and keeps what is sent.
-class FakePort final : public srd::FrameIo {
- public:
-  std::vector<Frame> in;
-  std::vector<Frame> out;
-
-  [[nodiscard]] srd::FrameTraits traits() const override { return {}; }
-  [[nodiscard]] srd::FrameCounters counters() const override { return {}; }
-  [[nodiscard]] std::span<const srd::RxFrame> receive() override {
-    shown_.assign(in.begin(), in.end());
-    return shown_;
-  }
-  void release() override { in.clear(); }
-  [[nodiscard]] std::size_t transmit(std::span<const srd::TxFrame> frames) override {
-    for (const srd::TxFrame& frame : frames) {
-      out.emplace_back(frame.pieces[0].begin(), frame.pieces[0].end());
-    }
-    return frames.size();
-  }
-  [[nodiscard]] std::size_t transmit_room() override { return 32; }
-  [[nodiscard]] int wait_fd() const override { return -1; }
-  [[nodiscard]] bool arm() override { return true; }
-  void disarm() override {}
-
- private:
-  std::vector<srd::RxFrame> shown_;
-};
 
 srd::Address address(unsigned host) { return srd::Address::v4(127, 77, host, 1); }
 
@@ -64,7 +38,7 @@ Frame foreign(const srd::Address& from, unsigned type, unsigned mac = 0x42) {
 
 // A switchboard with two hosts and three ports, of which the test plays the outside. weftd's loop
 // is the test: frames are looked at when it says so.
-class ClaimsTest : public testing::Test {
+class ClaimsTest : public ::testing::Test {
  protected:
   ClaimsTest() {
     Plant::Options options;

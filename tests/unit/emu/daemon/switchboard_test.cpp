@@ -89,6 +89,19 @@ TEST_F(SwitchboardTest, ATurnEndsWithAFrameThatIsDropped) {
   }
 }
 
+// A member of a group that never reads loses its copies, and the sender no turns.
+TEST_F(SwitchboardTest, AFullReceiverEndsNobodysTurn) {
+  const srd::Address group = srd::Address::v4(239, 1, 2, 3);
+  ASSERT_TRUE(plant_->groups().join(group, *plant_->slots()[1]));
+  const auto frame = roce_frame(address(0), group, RoceCodec::kMulticastQpn, kFrame);
+  while (dropped(FrameDrop::not_receiving) < 2 * kFrames) {
+    for (std::size_t i = 0; i < 32; ++i) {
+      write(frame);
+    }
+    ASSERT_EQ(pump(), 32U);
+  }
+}
+
 TEST_F(SwitchboardTest, GoodFramesBeforeABadOneGoWithIt) {
   for (int i = 0; i < 5; ++i) {
     write(roce_frame(address(0), address(1), 1U << 16, kFrame));
