@@ -29,7 +29,8 @@ struct QpnBlock {
   std::uint32_t count = 65536;
 };
 
-// `carrier` says how to live on the network; the abilities, what applications can see.
+// `carrier` says how to live on the network; the abilities, what applications can see; the
+// environment (WEFT_SHORTEST_TIMEOUT, milliseconds), how long no retransmission comes at least.
 [[nodiscard]] roce::EngineConfig engine_config(const Abilities& abilities,
                                                const srd::Address& address, const QpnBlock& qpns,
                                                const srd::IoCapabilities& carrier,

@@ -1,10 +1,6 @@
 // Owns what sets soft-RoCE apart from other kinds of devices.
 #include "emu/devices/rxe/personality.hpp"
 
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
-
 #include "emu/devices/rxe/abilities.hpp"
 #include "emu/devices/rxe/device.hpp"
 #include "emu/kernel/interfaces.hpp"
@@ -13,19 +9,6 @@
 #include "srd/base/rng.hpp"
 
 namespace weft::devices::rxe {
-namespace {
-
-// Beside peers that get no core for longer than programs wait, such as a guest that QEMU translates
-// (WEFT_SHORTEST_TIMEOUT, milliseconds): many programs do not let their timeouts be chosen.
-Duration shortest_timeout_of_environment() {
-  constexpr long kMaxMilliseconds = 60'000;
-  const char* const text = std::getenv("WEFT_SHORTEST_TIMEOUT");
-  return std::chrono::milliseconds{
-      text == nullptr ? 0 : std::clamp(std::strtol(text, nullptr, 10), 0L, kMaxMilliseconds)};
-}
-
-}  // namespace
-
 std::string RxePersonality::device_name(std::size_t index) const {
   return "rxe_" + std::to_string(index);
 }
@@ -65,10 +48,9 @@ Result<std::unique_ptr<NicRunner>> RxePersonality::start(const kernel::NicDescri
   // rarely fit.
   const std::uint64_t salt =
       mix64(std::uint64_t{network.life.value()} << 16 | network.attachment.value());
-  roce::EngineConfig config =
+  const roce::EngineConfig config =
       engine_config(*abilities, network.address, QpnBlock{network.first_qpn, network.qpn_count},
                     network.io->capabilities(), salt);
-  config.min_timeout = std::max(config.min_timeout, shortest_timeout_of_environment());
   auto device = std::make_unique<RxeDevice>(*abilities, config, statistics);
   device->set_late_receives(late_receives_of_environment());
   device->set_on_group(std::move(network.on_group));

@@ -1,6 +1,7 @@
 // Tests of the soft-RoCE device as its library sees it: two NICs, commands as bytes, rings as
 // memory.
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 #include <array>
@@ -426,6 +427,21 @@ TEST_F(Rxe, BelievesNothingInItsRings) {
       ring.header->consumer = seed * 2000003U;
     }
     (void)a.ring_doorbell();
+  }
+}
+
+TEST(EngineConfig, WaitsAsLongAsTheEnvironmentSays) {
+  const auto shortest = [](const char* text) {
+    ::setenv("WEFT_SHORTEST_TIMEOUT", text, 1);
+    const auto config = engine_config(Abilities{}, srd::Address::v4(127, 77, 1, 1), {}, {}, 1);
+    ::unsetenv("WEFT_SHORTEST_TIMEOUT");
+    return config.min_timeout;
+  };
+  const Duration usual = roce::EngineConfig{}.min_timeout;
+  EXPECT_EQ(shortest("250"), std::chrono::milliseconds{250});
+  EXPECT_EQ(shortest("99999999999999999999"), std::chrono::seconds{60});
+  for (const char* const text : {"", "soon", "-5", "1"}) {
+    EXPECT_EQ(shortest(text), usual) << text;
   }
 }
 
