@@ -164,22 +164,22 @@ using PeerWorks = WorkList<&Work::of_peer>;
 using EndpointWorks = WorkList<&Work::of_endpoint>;
 using MutedResponses = IndexChain<WorkSlab, Work, &Work::of_endpoint>;
 
-// Sets of queues.
-[[nodiscard]] constexpr std::uint32_t bit(Queue queue) {
+// Sets of queues: one, and all from one to another.
+[[nodiscard]] constexpr std::uint32_t bit_of(Queue queue) {
   return 1U << static_cast<std::uint32_t>(queue);
 }
-[[nodiscard]] constexpr std::uint32_t bits(Queue first, Queue last) {
-  return 2 * bit(last) - bit(first);
+[[nodiscard]] constexpr std::uint32_t bits_of(Queue first, Queue last) {
+  return 2 * bit_of(last) - bit_of(first);
 }
 
 // All queues of one peer; a request is in one of them at most.
 class WorkQueues {
  public:
-  [[nodiscard]] bool empty(Queue queue) const { return (filled_ & bit(queue)) == 0; }
+  [[nodiscard]] bool empty(Queue queue) const { return (filled_ & bit_of(queue)) == 0; }
   [[nodiscard]] std::uint32_t front(Queue queue) const { return at(queue).front(); }
   // Something waits for nothing but its turn.
   [[nodiscard]] bool has_ready() const {
-    return (filled_ & (bit(Queue::singles) | bit(Queue::reads) | kBulk)) != 0;
+    return (filled_ & (bit_of(Queue::singles) | bit_of(Queue::reads) | kBulk)) != 0;
   }
   [[nodiscard]] bool has_bulk() const { return (filled_ & kBulk) != 0; }
   // Something was refused, and waits for its time.
@@ -216,19 +216,19 @@ class WorkQueues {
   void push_back(WorkSlab& works, Queue queue, std::uint32_t index, Work& work) {
     work.queue = queue;
     at(queue).push_back(works, index, work);
-    filled_ |= bit(queue);
+    filled_ |= bit_of(queue);
   }
   void push_front(WorkSlab& works, Queue queue, std::uint32_t index, Work& work) {
     work.queue = queue;
     at(queue).push_front(works, index, work);
-    filled_ |= bit(queue);
+    filled_ |= bit_of(queue);
   }
   // Out of the queue that it is in.
   void remove(WorkSlab& works, std::uint32_t index, Work& work) {
     const Queue queue = work.queue;
     at(queue).remove(works, index, work);
     work.queue = Queue::none;
-    filled_ &= at(queue).empty() ? ~bit(queue) : ~0U;
+    filled_ &= at(queue).empty() ? ~bit_of(queue) : ~0U;
   }
   template <class Visit>
   void for_each(const WorkSlab& works, Queue queue, const Visit& visit) const {
@@ -238,8 +238,8 @@ class WorkQueues {
  private:
   using Chain = IndexChain<WorkSlab, Work, &Work::in_queue>;
 
-  static constexpr std::uint32_t kBulk = bits(Queue::bulk, Queue::longest_bulk);
-  static constexpr std::uint32_t kRefused = bits(Queue::back_off, Queue::longest_back_off);
+  static constexpr std::uint32_t kBulk = bits_of(Queue::bulk, Queue::longest_bulk);
+  static constexpr std::uint32_t kRefused = bits_of(Queue::back_off, Queue::longest_back_off);
 
   [[nodiscard]] Chain& at(Queue queue) { return chains_[static_cast<std::size_t>(queue)]; }
   [[nodiscard]] const Chain& at(Queue queue) const {

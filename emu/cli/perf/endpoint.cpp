@@ -144,20 +144,23 @@ void PerfEndpoint::post(srd::Engine& engine, PerfOperation operation, std::uint3
     request.remote_key = peer_key_;
     return fill(request);
   };
-  srd::SendRequest send;
-  srd::WriteRequest write;
-  srd::ReadRequest read;
   srd::PostResult posted{};
   switch (operation) {
-    case PerfOperation::send:
-      posted = engine.post(fill(send));
+    case PerfOperation::send: {
+      srd::SendRequest request;
+      posted = engine.post(fill(request));
       break;
-    case PerfOperation::write:
-      posted = engine.post(fill_remote(write));
+    }
+    case PerfOperation::write: {
+      srd::WriteRequest request;
+      posted = engine.post(fill_remote(request));
       break;
-    case PerfOperation::read:
-      posted = engine.post(fill_remote(read));
+    }
+    case PerfOperation::read: {
+      srd::ReadRequest request;
+      posted = engine.post(fill_remote(request));
       break;
+    }
   }
   if (posted != srd::PostResult::accepted) {
     throw std::runtime_error("the engine refused a request");
