@@ -1,9 +1,11 @@
 // Tests with stock programs of ordinary RDMA: reliable and unreliable connections, datagrams, reads
 // and atomics, through rdma-core's own rxe provider.
+#include <array>
 #include <cstdint>
 #include <fstream>
 #include <initializer_list>
 #include <string>
+#include <utility>
 
 #include "tests/conformance/run_weft.hpp"
 
@@ -104,10 +106,14 @@ TEST_P(RxeGids, ProgramsTakeAnyOfThem) {
   WEFT_NEEDS("ibv_rc_pingpong");
   WEFT_NEEDS("ib_write_bw");
   const std::string index = std::to_string(GetParam());
-  for (const char* const network : {kPairs, kLoss}) {
+  // With loss no pingpong: it ends without waiting for its peer, which then repeats its last
+  // message in vain if the acknowledgement was lost. Perftest's programs agree by TCP when to end.
+  const std::array<std::pair<const char*, std::string>, 2> networks{
+      {{kPairs, "ibv_rc_pingpong -c -n 100 -g " + index},
+       {kLoss, "ib_send_lat -F -n 100 -x " + index}}};
+  for (const auto& [network, first] : networks) {
     for (const std::string& command :
-         {"ibv_rc_pingpong -c -n 100 -g " + index, "ib_write_bw -F -n 100 -x " + index,
-          "ib_read_bw -F -n 50 -x " + index}) {
+         {first, "ib_write_bw -F -n 100 -x " + index, "ib_read_bw -F -n 50 -x " + index}) {
       const Outcome outcome = run_pair(network, command.c_str());
       EXPECT_EQ(outcome.code, 0) << command << "\n" << outcome.output;
     }
@@ -190,6 +196,8 @@ TEST(Rxe, BesideEfaOnOneHost) {
   EXPECT_TRUE(outcome.says("rxe_0") && outcome.says("efa_0")) << outcome.output;
 }
 
+// Programs that agree by TCP when to end: see ProgramsTakeAnyOfThem. What arrives is compared byte
+// by byte by verbs_data, also with loss.
 class RxeLoss : public ::testing::TestWithParam<Program> {};
 
 TEST_P(RxeLoss, ReliableConnectionsGetThroughOnePercent) {
@@ -205,8 +213,7 @@ TEST_P(RxeLoss, ReliableConnectionsGetThroughOnePercent) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RxeLoss,
-                         ::testing::Values(Program{"Pingpong",
-                                                   "ibv_rc_pingpong -g 0 -c -n 200 -s 20000"},
+                         ::testing::Values(Program{"Send", "ib_send_lat -x 0 -F -n 200 -s 20000"},
                                            Program{"Write", "ib_write_bw -x 0 -F -n 200"},
                                            Program{"Read", "ib_read_bw -x 0 -F -n 100"},
                                            Program{"Atomic", "ib_atomic_bw -x 0 -F -n 200"}),
