@@ -68,8 +68,9 @@ class World {
   }
 
   // Of ours and of others, in each of their forms.
-  static srd::Address address(std::uint8_t number) {
-    const srd::Address base = srd::Address::v4(127, 77, 1 + number % 4, 1);
+  static srd::Address address(std::size_t number) {
+    const srd::Address base =
+        srd::Address::v4(127, 77, static_cast<std::uint8_t>(1 + number % 4), 1);
     const auto all = roce::wire::addresses_of(base);
     return all[number / 4 % all.size()];
   }
@@ -97,8 +98,8 @@ class World {
         break;
     }
     for (int changes = kind >> 2 & 7; changes > 0 && !frame.empty(); --changes) {
-      const std::size_t at = tape.byte() << 8 | tape.byte();
-      frame[at % frame.size()] = std::byte{tape.byte()};
+      const std::size_t at = tape.word() % frame.size();
+      frame[at] = std::byte{tape.byte()};
     }
     if ((kind & 0x20) != 0) {
       mend(frame);
