@@ -26,6 +26,7 @@
 #include "integration/preload/rdma_netlink.hpp"
 
 using weft::preload::FdTable;
+using weft::preload::write_post;
 
 namespace {
 bool is_device(int fd) { return FdTable::is_device(fd) && weft::preload::is_still_device(fd); }
@@ -38,6 +39,9 @@ WEFT_EXPORT ssize_t write(int fd, const void* buffer, std::size_t size) {
   WEFT_NEXT(ssize_t(int, const void*, std::size_t), stock, "write");
   if (asks_rdma(fd)) {
     return weft::preload::send_to_rdma(fd, buffer, size);
+  }
+  if (ssize_t result = 0; FdTable::is_device(fd) && write_post(fd, buffer, size, result)) {
+    return result;
   }
   return is_device(fd) ? weft::preload::write_device(fd, buffer, size) : stock(fd, buffer, size);
 }

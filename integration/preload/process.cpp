@@ -494,6 +494,21 @@ namespace {
 
 }  // namespace
 
+// A child of vfork() is not told from its parent here (a system call): what it posts goes the
+// parent's way, as with a real device.
+bool write_post(int fd, const void* buffer, std::size_t size, ssize_t& result) {
+  const srd::Uncancellable here;
+  const auto file = find(fd);
+  if (file == nullptr || file->verbs == nullptr || is_entered(*file)) {
+    return false;
+  }
+  const auto posted = file->verbs->try_post_send(buffer, size);
+  if (posted) {
+    result = *posted < 0 ? refuse(static_cast<int>(-*posted)) : *posted;
+  }
+  return posted.has_value();
+}
+
 // The sleep is a point of cancellation, as in the kernel. Unwinding cannot pass frames of this
 // library that have something to destroy, so this one has nothing. The byte stays.
 ssize_t write_device(int fd, const void* buffer, std::size_t size) {

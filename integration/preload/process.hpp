@@ -16,6 +16,11 @@ namespace weft::preload {
 // wrappers, and be another file by now.
 [[nodiscard]] bool is_still_device(int fd);
 
+// A post to the device at `fd`, if these bytes are one: write(2) with no system call at all, and
+// then `result` is what it returns. Whether the number still is the device is not asked, because
+// no other file is written the very bytes of a command that names one of our queue pairs.
+[[nodiscard]] bool write_post(int fd, const void* buffer, std::size_t size, ssize_t& result);
+
 // The following are for device files. As write(2) and ioctl(2).
 [[nodiscard]] ssize_t write_device(int fd, const void* buffer, std::size_t size);
 [[nodiscard]] int ioctl_device(int fd, unsigned long request, void* argument);

@@ -126,10 +126,8 @@ ssize_t UverbsFile::write(int fd, const void* buffer, std::size_t size) {
   if (size > kMaxCommandBytes) {
     return -EINVAL;
   }
-  if (device_.rings_by_command()) {
-    if (const auto posted = try_post_send(buffer, size)) {
-      return *posted;
-    }
+  if (const auto posted = try_post_send(buffer, size)) {
+    return *posted;
   }
   if (!copy_from_user(std::as_writable_bytes(std::span(&header, 1)),
                       reinterpret_cast<std::uintptr_t>(buffer))) {
@@ -168,19 +166,21 @@ std::optional<ssize_t> UverbsFile::try_post_send(const void* buffer, std::size_t
                ? copy_from_lent(to.data(), from, to.size())
                : copy_from_user(to, reinterpret_cast<std::uintptr_t>(from));
   };
-  if (size != sizeof command || !copy(std::as_writable_bytes(std::span(&command, 1)), buffer) ||
+  if (size != sizeof command || !device_.rings_by_command() ||
+      !copy(std::as_writable_bytes(std::span(&command, 1)), buffer) ||
       command.header.command != number(Command::post_send) ||
       command.header.in_words * sizeof(std::uint32_t) != size || command.header.out_words == 0) {
     return std::nullopt;
   }
-  int error = 0;
+  std::optional<ssize_t> result;
   const auto fetch = [&] {
-    Qp* const qp = find<Qp>(command.request.handle, ObjectKind::qp);
-    const auto outcome = qp != nullptr ? device_.post_send(*qp) : refuse(EINVAL);
-    error = outcome ? 0 : outcome.error();
+    if (Qp* const qp = find<Qp>(command.request.handle, ObjectKind::qp)) {
+      const auto outcome = device_.post_send(*qp);
+      result = outcome ? static_cast<ssize_t>(size) : -outcome.error();
+    }
   };
   runner_.post(std::ref(fetch));  // of a size that needs no memory of its own
-  return error != 0 ? -error : static_cast<ssize_t>(size);
+  return result;
 }
 
 const UverbsFile::Entry* UverbsFile::find_entry(std::span<const Entry> table,

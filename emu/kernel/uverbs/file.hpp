@@ -36,6 +36,10 @@ class UverbsFile {
   // used.
   [[nodiscard]] ssize_t write(int fd, const void* buffer, std::size_t size);
   [[nodiscard]] int ioctl(unsigned long request, std::uint64_t argument);
+  // The same as write() for the one command that comes with every post of some devices, POST_SEND,
+  // without the table of commands. Nothing, and nothing done: this is another command, an unusual
+  // form of this one, or names no queue pair.
+  [[nodiscard]] std::optional<ssize_t> try_post_send(const void* buffer, std::size_t size);
   // The application closes its end of the channel `fd`. No more is heard of it, unless completion
   // queues still lead there.
   void closed_channel(int fd);
@@ -75,10 +79,6 @@ class UverbsFile {
   [[nodiscard]] int run_extended(int fd, const abi::CommandHeader& header,
                                  std::span<const std::byte> body);
   [[nodiscard]] int run(const Entry& entry, Call& call);
-  // POST_SEND comes with every post of such a device, so it is looked for before all other
-  // commands, and runs without their table. Nothing: this is another command, or an unusual form of
-  // this one.
-  [[nodiscard]] std::optional<ssize_t> try_post_send(const void* buffer, std::size_t size);
   void count(const Entry& entry, int error);
 
   Outcome<void> get_context(Call& call);

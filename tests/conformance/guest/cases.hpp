@@ -34,6 +34,9 @@ int channels();     // come and go without leaving anything
 // --- Sockets that ask for devices (netlink.cpp)
 int netlink_sockets();
 
+// --- Calls of the kernel (kernel.cpp)
+int without_the_kernel();  // messages are sent and received
+
 // --- Signals and memory (pages.cpp)
 int trap_forgets();       // a queue pair that is gone, and whose page has another use
 int trap_with_handler();  // the program sets a handler of its own afterwards

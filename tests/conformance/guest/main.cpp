@@ -34,6 +34,7 @@ constexpr Case kCases[] = {
     {"failed_dup", failed_dup},
     {"numbers", numbers},
     {"channels", channels},
+    {"without_the_kernel", without_the_kernel},
     {"trap_forgets", trap_forgets},
     {"trap_with_handler", trap_with_handler},
     {"hooked_memory", hooked_memory},

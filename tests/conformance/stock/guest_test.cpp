@@ -124,6 +124,15 @@ TEST(Interfaces, AreThoseOfTheHostAndOfSoftRoce) {
   }
 }
 
+TEST(Kernel, IsNotAskedForAMessage) {
+  WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
+  for (const char* const device : {"rxe", "efa"}) {
+    const Outcome outcome =
+        run_weft(std::string("-n 1 --device ") + device + " -- " WEFT_GUEST " without_the_kernel");
+    EXPECT_EQ(outcome.code, 0) << device << ": " << outcome.output;
+  }
+}
+
 TEST(Paths, OfATreeBehindALink) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   if (run_shell("test -d /sys/class").code != 0) {
