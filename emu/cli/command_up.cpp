@@ -44,11 +44,33 @@ struct Options {
 Result<void> give_to_containers(const std::string& directory, const Options& options) {
   const auto written = launch::write_cdi(directory, options.name, {options.device},
                                          launch::kCdiFolder, options.names);
-  if (!written) {
-    (void)launch::ask_weftd(directory, {{"cmd", "stop"}});
-    return tl::unexpected(written.error());
+  return written ? Result<void>{} : tl::unexpected(written.error());
+}
+
+// Only weftd knows how many NICs each host has, and --names may have fewer.
+Result<void> check_names(const std::string& directory, const launch::DeviceKind& kind) {
+  const auto reply = launch::ask_weftd(directory, {{"cmd", "status"}});
+  if (!reply) {
+    return tl::unexpected(reply.error());
+  }
+  for (const json& nic : (*reply)["status"]["nics"]) {
+    if (const auto name = kind->device_name(nic["nic"].get<std::size_t>()); !name) {
+      return fail(name.error().code,
+                  "host " + nic["host"].get<std::string>() + ": " + name.error().message);
+    }
   }
   return {};
+}
+
+// What programs and containers will ask of a network that has just started.
+Result<void> make_usable(const std::string& directory, const launch::DeviceKind& kind,
+                         const Options& options) {
+  if (!options.names.empty() && kind) {
+    if (auto named = check_names(directory, kind); !named) {
+      return named;
+    }
+  }
+  return options.cdi ? give_to_containers(directory, options) : Result<void>{};
 }
 
 // The claim keeps two commands from starting or ending the same network at once; it is released
@@ -91,10 +113,12 @@ int up(Options options) {
   options.weftd.mtu = launch::payload_of(kind);
   unwrap(launch::note_device(directory, options.device, options.names));
   const pid_t pid = unwrap(launch::start_weftd(directory, options.weftd, false));
-  claim.keep();
-  if (options.cdi) {
-    unwrap(give_to_containers(directory, options));
+  auto usable = make_usable(directory, kind, options);
+  if (!usable) {
+    (void)launch::stop_weftd(directory);
   }
+  unwrap(std::move(usable));
+  claim.keep();
   const std::string hosts = options.weftd.topology.empty()
                                 ? fmt::format("hosts h{} to h{}", options.weftd.first_host,
                                               options.weftd.first_host + options.weftd.hosts - 1)

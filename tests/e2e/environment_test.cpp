@@ -49,6 +49,15 @@ TEST_F(SurroundingsTest, DevicesAreThoseThatTheNetworkWasMadeFor) {
   EXPECT_EQ(outcome.output, "rxe_0\nrxe_0\nefa_0\nrxe_0\nefa_0\nefa_0\nnone\nnone\n");
 }
 
+// A list of names that is too short is refused when the network starts, not when a program does.
+TEST_F(SurroundingsTest, EveryNicOfTheNetworkHasAName) {
+  const Outcome outcome = here(
+      "$weft up lab --names a,b --nics 3; echo $?; ls r/weft-*; $weft up lab --names a,b --nics 2 "
+      ">/dev/null; $weft exec lab h1 -- echo {h1.dev}; $weft down lab");
+  EXPECT_EQ(outcome.output,
+            "weft up: host h1: NIC 2 has no name: there are 2, and a host has more NICs\n1\na\n");
+}
+
 // A profile's file is found from wherever the other commands are called.
 TEST_F(SurroundingsTest, AProfilesFileIsRemembered) {
   WEFT_NEEDS("ibv_devinfo");
