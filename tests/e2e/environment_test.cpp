@@ -55,7 +55,7 @@ TEST_F(SurroundingsTest, EveryNicOfTheNetworkHasAName) {
       "$weft up lab --names a,b --nics 3; echo $?; ls r/weft-*; $weft up lab --names a,b --nics 2 "
       ">/dev/null; $weft exec lab h1 -- echo {h1.dev}; $weft down lab");
   EXPECT_EQ(outcome.output,
-            "weft up: host h1: NIC 2 has no name: there are 2, and a host has more NICs\n1\na\n");
+            "weft: host h1: NIC 2 has no name: there are 2, and a host has more NICs\n1\na\n");
 }
 
 // A profile's file is found from wherever the other commands are called.
