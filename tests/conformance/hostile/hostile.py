@@ -214,15 +214,15 @@ def measure(weftd, elsewhere, storm, seconds, seed, port):
 
 
 def held_up(latencies):
-    """By whom the pair was held up. Neighbours share the machine's cores with it, which is not
-    weftd's doing: what is shows beside the same neighbours when they attack another network, whose
-    weftd the pair has nothing to do with. On a machine with cores for all it is "undisturbed"."""
-    fair = max(latencies["undisturbed"][1], latencies["others attacked"][1])
+    """By whom the pair was held up. Attackers share the machine's cores with it, which is not
+    weftd's doing: what that costs shows beside the same attackers at another network, with whose
+    weftd the pair has nothing to do. Where cores are plenty it costs nothing."""
+    alone, elsewhere = latencies["undisturbed"][1], latencies["others attacked"][1]
     found = []
-    for name in ("attacked", f"{CLIENTS} clients"):
-        late = latencies[name][1]
-        print(f"beside '{name}' {late / fair:.2f} times as long as what the machine explains")
-        if late > ASKED * fair:
+    for name, fair in ("attacked", max(alone, elsewhere)), (f"{CLIENTS} clients", alone):
+        times = latencies[name][1] / fair
+        print(f"beside '{name}': {times:.2f} times what the machine alone explains")
+        if times > ASKED:
             found.append(name)
     return found
 
