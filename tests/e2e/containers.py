@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # Owns programs in containers that have nothing in common with weftd but one mounted folder.
-"""usage: containers.py WEFT users|restart|cdi|escape|podman
+"""usage: containers.py WEFT users|restart|cdi|escape|podman|cost
 
 Containers are namespaces of the test's own (mount, pid, network, user), made with unshare; with
-`podman` they are podman's, above this machine's root. Needs root, and programs of rdma-core and
-perftest. Exit code 0, or 77 with the reason if this machine cannot."""
+`podman` and `cost` they are podman's, above this machine's root. `cost` is no test: it measures
+what containers cost. Needs root, and programs of rdma-core and perftest. Exit code 0, or 77 with
+the reason if this machine cannot."""
 
 import ctypes
 import json
@@ -13,6 +14,7 @@ import re
 import shlex
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -154,10 +156,11 @@ def kill_container(process):
             os.kill(int(child), signal.SIGKILL)
 
 
-def latency(server, client, folder):
-    """ib_send_lat between two containers; each is a function from words to a command."""
+def pair(server, client, folder, words):
+    """A perftest between two containers; each is a function from words to a command. Returns the
+    server's figures."""
     log = os.path.join(folder, "server.log")
-    words = ["ib_send_lat", "-c", "SRD", "-x", "0", "-d", "efa_0", "-n", "200", "-s", "64"]
+    words = [*words, "-c", "SRD", "-x", "0", "-d", "efa_0"]
     with open(log, "w", encoding="utf-8") as out:
         serving = subprocess.Popen(server(words), stdout=out, stderr=out)
         code = 1
@@ -168,7 +171,13 @@ def latency(server, client, folder):
         assert serving.wait(timeout=PATIENCE) == 0
     with open(log, encoding="utf-8") as file:
         text = file.read()
-    assert re.search(r"^ *64 +200 ", text, re.M), text
+    found = re.search(r"^ *\d+ +\d+ +(\d.*)$", text, re.M)
+    assert found, text
+    return [float(figure) for figure in found[1].split()]
+
+
+def latency(server, client, folder):
+    pair(server, client, folder, ["ib_send_lat", "-n", "200", "-s", "64"])
 
 
 def users(weft, folder):
@@ -382,8 +391,11 @@ events_logger = "file"
 """
 
 
-def podman(weft, folder):
-    """Podman reads the file, and two containers without privileges talk to each other."""
+ROOTFS = os.environ.get("WEFT_TEST_ROOTFS", "/")
+
+
+def unprivileged_podman(folder):
+    """The words that run a container, of an engine that shares nothing with the machine's."""
     runtime = shutil.which("runc") and "runc" or shutil.which("crun") and "crun"
     if not shutil.which("podman") or not runtime:
         skip("needs podman, with runc or crun")
@@ -393,18 +405,23 @@ def podman(weft, folder):
     os.environ["CONTAINERS_CONF"] = conf
     engine = ["podman", "--root", f"{folder}/root", "--runroot", f"{folder}/runroot", "--tmpdir",
               f"{folder}/tmp"]
-    rootfs = os.environ.get("WEFT_TEST_ROOTFS", "/")
     plain = [*engine, "run", "--rm", "--cap-drop=all", "--security-opt=no-new-privileges"]
-    code, text = run(*plain, "--network=none", "--rootfs", f"{rootfs}:O", "true", check=False)
+    code, text = run(*plain, "--network=none", "--rootfs", f"{ROOTFS}:O", "true", check=False)
     if code != 0:
         skip(f"podman does not run here: {text.strip()[-300:]}")
+    return plain
+
+
+def podman(weft, folder):
+    """Podman reads the file, and two containers without privileges talk to each other."""
+    plain = unprivileged_podman(folder)
     pod = Pod()
     network = Network(weft, "default", "--cdi", "--allow-uid", "1000")
     try:
         def words_of(device, user):
             return lambda words: [
                 *plain, f"--network=ns:/proc/{pod.holder.pid}/ns/net", f"--user={user}:{user}",
-                "--memory=256m", f"--device=weft.dev/efa={device}", "--rootfs", f"{rootfs}:O",
+                "--memory=256m", f"--device=weft.dev/efa={device}", "--rootfs", f"{ROOTFS}:O",
                 *words]
         _, text = run(*words_of("h1", 1000)(["ibv_devinfo"]))
         assert "efa_0" in text, text
@@ -413,6 +430,57 @@ def podman(weft, folder):
         assert code != 0 and "does not admit uid 1001" in text, text
     finally:
         network.down()
+        pod.end()
+
+
+ROUNDS = 7
+PROGRAMS = (("ib_send_lat, 64 B", ["ib_send_lat", "-n", "20000", "-s", "64"], 2, "us"),
+            ("ib_send_bw, 8 KiB", ["ib_send_bw", "-n", "100000", "-s", "8192"], 1, "MB/s"))
+
+
+def cost(weft, folder):
+    """Stock programs, weftd and all in containers without privileges, beside the same without any,
+    in turn."""
+    plain = unprivileged_podman(folder)
+    outside = Network(weft, "default")
+    fabric = f"{folder}/fabric"
+    os.mkdir(fabric)
+    serve = os.path.join(os.path.dirname(__file__), "../../containers/image/serve.sh")
+    weftd = subprocess.Popen(
+        [*plain, f"--volume={fabric}:/run", f"--env=PATH={os.path.dirname(weft)}:/usr/bin:/bin",
+         "--env=XDG_RUNTIME_DIR=/run", "--network=none", "--rootfs", f"{ROOTFS}:O", "sh",
+         os.path.abspath(serve), "--hosts", "2", "--allow-uid", "1000"], stdout=subprocess.DEVNULL)
+    share = f"{fabric}/weft-0/default/share"
+    until(lambda: os.path.exists(f"{share}/efa-h2"), "weftd in a container")
+    pod = Pod()
+
+    def contained(host):
+        device = {"WEFT_SOCKET": "/run/weft/attach.sock", "WEFT_HOST": host,
+                  "WEFT_DEVICES": f"/run/weft/efa-{host}",
+                  "LD_PRELOAD": "/run/weft/libweft-preload.so"}
+        return lambda words: [
+            *plain, f"--network=ns:/proc/{pod.holder.pid}/ns/net", "--user=1000:1000",
+            "--memory=256m", "--read-only", "--read-only-tmpfs=false",
+            f"--volume={share}:/run/weft",
+            *(f"--env={name}={value}" for name, value in device.items()), "--rootfs",
+            f"{ROOTFS}:O", *words]
+
+    def bare(host):
+        return lambda words: [weft, "exec", "default", host, "--", *words]
+
+    try:
+        for name, words, column, unit in PROGRAMS:
+            figures = {contained: [], bare: []}
+            for turn in range(ROUNDS):
+                for where in (contained, bare) if turn % 2 else (bare, contained):
+                    figures[where].append(pair(where("h1"), where("h2"), folder, words)[column])
+            within, without = (statistics.median(figures[it]) for it in (contained, bare))
+            print(f"{name}: {within:.2f} {unit} in containers, {without:.2f} {unit} without, "
+                  f"ratio {within / without:.3f} (medians of {ROUNDS})", flush=True)
+    finally:
+        weftd.terminate()
+        weftd.wait(PATIENCE)
+        outside.down()
         pod.end()
 
 
@@ -433,8 +501,8 @@ def main(weft, kind):
                               __file__, weft, kind])
     with tempfile.TemporaryDirectory(prefix="weft-containers-") as folder:
         os.environ["XDG_RUNTIME_DIR"] = folder
-        {"users": users, "restart": restart, "cdi": cdi, "escape": escape, "podman": podman}[kind](
-            os.path.abspath(weft), folder)
+        {"users": users, "restart": restart, "cdi": cdi, "escape": escape, "podman": podman,
+         "cost": cost}[kind](os.path.abspath(weft), folder)
 
 
 if sys.argv[1] == "mapped":
