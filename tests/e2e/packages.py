@@ -97,13 +97,14 @@ BARE = ("bookworm", "trixie")
 USE = r"""
 find upper -mindepth 1 | sort >before
 quietly() { "$@" >log 2>&1 || { cat log; exit 1; }; }
-install='apt-get install --yes --no-install-recommends --reinstall /tmp/given/weft_*.deb \
-  /tmp/given/weft-preload_*.deb'
+install='apt-get install --yes --no-install-recommends --reinstall $(
+  ls /tmp/given/weft_*.deb /tmp/given/weft-preload_*.deb /tmp/given/weft-device-plugin_*.deb)'
 quietly clean sh -c "$install"
 quietly clean sh -c "$install"
 clean weft --version
 clean weft doctor
 clean weft run -n 2 -- sh -c 'echo "on $WEFT_HOST"'
+! clean which weft-device-plugin >/dev/null || clean weft-device-plugin --help >/dev/null
 ! clean which ibv_devices >/dev/null || clean weft run -- ibv_devices
 clean weft demo --seconds 2 --out /tmp/demo >/dev/null
 clean setpriv --reuid=1000 --regid=1000 --clear-groups env HOME=/tmp/user \
@@ -115,9 +116,10 @@ clean sh -ec 'export XDG_RUNTIME_DIR=/run
   eval "$(sed -n "s/^ExecStart=//p" $unit | sed s/%i/lab/)"
   weft status lab
   eval "$(sed -n "s/^ExecStop=//p" $unit | sed s/%i/lab/)"'
-quietly clean dpkg --remove weft weft-preload
-! clean which weft
-quietly clean dpkg --purge weft weft-preload
+ours='weft-device-plugin weft weft-preload'
+quietly clean dpkg --remove $ours
+if clean which weft weft-device-plugin; then echo "removed, and still there"; exit 1; fi
+quietly clean dpkg --purge $ours
 find upper -mindepth 1 | sort >after
 comm -13 before after | sed 's,^upper/,left: ,'
 """
