@@ -10,9 +10,7 @@ from pathlib import Path
 
 RELEASES = {"bullseye": "Debian 11", "bookworm": "Debian 12", "trixie": "Debian 13"}
 PACKAGES = ["ibverbs-utils", "ibverbs-providers", "rdmacm-utils", "perftest", "libfabric-bin",
-            "ucx-utils", "openmpi-bin", "python3-mpi4py", "iproute2"]
-# Only that of the newest release is asked for.
-MORE = {"trixie": ["mpich"]}
+            "ucx-utils", "openmpi-bin", "python3-mpi4py", "iproute2", "mpich"]
 USER = 1000
 PATIENCE = 120
 
@@ -107,9 +105,8 @@ def bare_system(release):
 
 def userland(release):
     """The release with its own RDMA programs."""
-    packages = PACKAGES + MORE.get(release, [])
     return cached(release, f"the userland of {RELEASES[release]}", MAKE_WHOLE,
-                  bare_system(release), *packages)
+                  bare_system(release), *PACKAGES)
 
 
 def plain(version):
