@@ -83,8 +83,22 @@ struct Search {
   void* found;
 };
 
+bool has_code(const dl_phdr_info& object, std::uintptr_t address) {
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& part = object.dlpi_phdr[i];
+    if (part.p_type == PT_LOAD && (part.p_flags & PF_X) != 0 &&
+        address - (object.dlpi_addr + part.p_vaddr) < part.p_memsz) {
+      return true;
+    }
+  }
+  return false;
+}
+
 int look_for_function(dl_phdr_info* object, std::size_t /*size*/, void* data) {
   auto* const search = static_cast<Search*>(data);
+  if (has_code(*object, reinterpret_cast<std::uintptr_t>(&look_for_function))) {
+    return 0;  // this library
+  }
   const Tables tables = tables_of(*object);
   if (tables.symbols == nullptr || tables.names == nullptr || tables.hash == nullptr) {
     return 0;
@@ -96,15 +110,7 @@ int look_for_function(dl_phdr_info* object, std::size_t /*size*/, void* data) {
 }
 
 int look_for_code(dl_phdr_info* object, std::size_t /*size*/, void* data) {
-  const auto address = *static_cast<const std::uintptr_t*>(data);
-  for (int i = 0; i < object->dlpi_phnum; ++i) {
-    const ElfW(Phdr)& part = object->dlpi_phdr[i];
-    if (part.p_type == PT_LOAD && (part.p_flags & PF_X) != 0 &&
-        address - (object->dlpi_addr + part.p_vaddr) < part.p_memsz) {
-      return 1;
-    }
-  }
-  return 0;
+  return has_code(*object, *static_cast<const std::uintptr_t*>(data)) ? 1 : 0;
 }
 
 }  // namespace

@@ -9,8 +9,8 @@ namespace weft::preload {
 // Whether the address lies in the code of the program or of a loaded library.
 [[nodiscard]] bool is_loaded_code(const void* address);
 
-// A function that any of them offers under that name, whatever its scope (RTLD_LOCAL); null: none
-// does.
+// A function that any of them but this library offers under that name, whatever its scope
+// (RTLD_LOCAL); null: none does.
 [[nodiscard]] void* find_loaded_function(const char* name);
 
 }  // namespace weft::preload

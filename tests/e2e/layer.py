@@ -1,5 +1,5 @@
-# Owns a bare system for tests: this machine's own, below a layer that is thrown away, without the
-# tree and what was built in it.
+# Owns a bare system for tests: this machine's own, or another root file system, below a layer that
+# is thrown away, without the tree and what was built in it.
 import os
 import shutil
 import subprocess
@@ -10,9 +10,9 @@ PATIENCE = 300
 # Below the mounts of namespaces of its own. Network: only loopback. $given: files at /tmp/given.
 PROLOGUE = r"""
 set -eu
-top=$1 project=$2 given=$3
+top=$1 project=$2 given=$3 lower=$4
 mount -t tmpfs none "$top" && cd "$top" && mkdir upper work root
-mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root || exit 77
+mount -t overlay overlay -o lowerdir="$lower",upperdir=upper,workdir=work root || exit 77
 ip link set lo up || exit 77
 mount -t proc proc root/proc; mount --rbind /dev root/dev
 for folder in run tmp home; do mount -t tmpfs -o mode=1777 none root/$folder; done
@@ -54,16 +54,17 @@ def make_packages(cmake, build, folder):
     return sorted(folder.glob("*.deb"))
 
 
-def in_layer(script, project, given, folder):
-    """Runs a script above; `clean WORDS` in it runs a program in the bare system. Returns the exit
-    code and the output."""
+def in_layer(script, project, given, folder, lower="/"):
+    """Runs a script above `lower`; `clean WORDS` in it runs a program in that system. Returns the
+    exit code and the output."""
     if os.geteuid() != 0:
         skip("a bare system needs root: chroot and mounts")
     top = folder / "layer"
     top.mkdir(exist_ok=True)
     done = subprocess.run(
         ["unshare", "--net", "--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc",
-         "--propagation", "private", "sh", "-c", PROLOGUE + script, "sh", top, project, given],
+         "--propagation", "private", "sh", "-c", PROLOGUE + script, "sh", top, project, given,
+         lower],
         text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         timeout=PATIENCE, check=False, stdin=subprocess.DEVNULL)
     if done.returncode == 77:

@@ -3,8 +3,9 @@
 """usage: packages.py prefix|deb CMAKE BUILD PROJECT
 
 prefix: installs BUILD into a folder and uses it from there, also through a link. deb: makes the
-packages, looks into them, installs them into a bare system, uses them there, and purges them. Exit
-code 0, or 77 with the reason if this machine cannot."""
+packages, looks into them, installs them into this machine's system and into bare Debian 12 and 13,
+uses them there, and removes and purges them. Exit code 0, or 77 with the reason if this machine
+cannot, or lacks one of these systems."""
 
 import os
 import re
@@ -14,6 +15,9 @@ import tempfile
 from pathlib import Path
 
 from layer import check, in_layer, make_packages, run
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "compat"))
+from userlands import RELEASES, Absent, bare_system  # noqa: E402
 
 CLEAN = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
          "LC_ALL": "C.UTF-8"}
@@ -88,15 +92,23 @@ def lint(packages):
     check(not errors, "lintian:\n" + "\n".join(errors))
 
 
+# The releases for which packages of Debian 12 are meant.
+BARE = ("bookworm", "trixie")
 USE = r"""
 find upper -mindepth 1 | sort >before
-clean sh -c 'apt-get install --yes --no-install-recommends /tmp/given/weft_*.deb \
-  /tmp/given/weft-preload_*.deb' >log 2>&1 || { cat log; exit 1; }
+quietly() { "$@" >log 2>&1 || { cat log; exit 1; }; }
+install='apt-get install --yes --no-install-recommends --reinstall $(
+  ls /tmp/given/weft_*.deb /tmp/given/weft-preload_*.deb /tmp/given/weft-device-plugin_*.deb)'
+quietly clean sh -c "$install"
+quietly clean sh -c "$install"
 clean weft --version
 clean weft doctor
 clean weft run -n 2 -- sh -c 'echo "on $WEFT_HOST"'
+! clean which weft-device-plugin >/dev/null || clean weft-device-plugin --help >/dev/null
 ! clean which ibv_devices >/dev/null || clean weft run -- ibv_devices
 clean weft demo --seconds 2 --out /tmp/demo >/dev/null
+clean setpriv --reuid=1000 --regid=1000 --clear-groups env HOME=/tmp/user \
+  weft demo --seconds 2 --out /tmp/demo-of-user >/dev/null
 ! clean which systemd-analyze >/dev/null ||
   clean systemd-analyze verify /usr/lib/systemd/system/weftd@.service
 clean sh -ec 'export XDG_RUNTIME_DIR=/run
@@ -104,7 +116,10 @@ clean sh -ec 'export XDG_RUNTIME_DIR=/run
   eval "$(sed -n "s/^ExecStart=//p" $unit | sed s/%i/lab/)"
   weft status lab
   eval "$(sed -n "s/^ExecStop=//p" $unit | sed s/%i/lab/)"'
-clean dpkg --purge weft weft-preload >log 2>&1 || { cat log; exit 1; }
+ours='weft-device-plugin weft weft-preload'
+quietly clean dpkg --remove $ours
+if clean which weft weft-device-plugin; then echo "removed, and still there"; exit 1; fi
+quietly clean dpkg --purge $ours
 find upper -mindepth 1 | sort >after
 comm -13 before after | sed 's,^upper/,left: ,'
 """
@@ -117,15 +132,29 @@ def deb(cmake, build, project, folder):
     for one, other in zip(packages, again):
         check(one.read_bytes() == other.read_bytes(), f"{one.name} differs when made again")
     lint(packages)
-    code, said = in_layer(USE, project, folder / "one", folder)
-    check(code == 0, f"exit code {code}:\n{said}")
+    use("this machine's system", Path("/"), project, folder)
+    absent = []
+    for release in BARE:
+        try:
+            use(f"a bare {RELEASES[release]}", bare_system(release), project, folder)
+        except Absent as why:
+            absent.append(str(why))
+    if absent:
+        print("skipped:", *absent)
+        sys.exit(77)
+
+
+def use(name, system, project, folder):
+    code, said = in_layer(USE, project, folder / "one", folder, system)
+    check(code == 0, f"{name}: exit code {code}:\n{said}")
     for words in ("weftd and the preload library are built", "on h1", "on h2"):
-        check(words in said, f"no '{words}' in\n{said}")
-    if shutil.which("ibv_devices"):
+        check(words in said, f"{name}: no '{words}' in\n{said}")
+    if (system / "usr/bin/ibv_devices").exists():
         check("efa_0" in said, said)
     left = [line[6:] for line in said.splitlines() if line.startswith("left: ")]
-    left = [path for path in left if not OF_OTHERS.match(path) and not Path("/", path).is_dir()]
-    check(not left, f"left behind: {left}")
+    left = [path for path in left if not OF_OTHERS.match(path) and not (system / path).is_dir()]
+    check(not left, f"{name}: left behind: {left}")
+    print(f"{name}: installed, used, removed, and nothing is left")
 
 
 def main(kind, cmake, build, project):

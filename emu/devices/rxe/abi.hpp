@@ -81,7 +81,7 @@ struct Datagram {
   std::uint32_t remote_qkey;
   std::uint16_t pkey_index;
   std::uint16_t reserved;
-  std::uint32_t ah;  // 0: see `address`. Libraries before 36 never write it.
+  std::uint32_t ah;  // 0: see `address`. Libraries before 39 never write it.
   std::array<std::uint32_t, 4> reserved2;
   AddressVector address;
 };

@@ -67,5 +67,20 @@ TEST(RxeData, AGigabyteArrivesWhole) {
   EXPECT_TRUE(outcome.says("read of 1073741824 bytes")) << outcome.output;
 }
 
+// What datagrams need of rdma-core's older libraries.
+TEST(RxeData, TheEthernetAddressFollowsFromTheGid) {
+  WEFT_NEEDS_BUILT(WEFT_VERBS_LINKS, "libibverbs-dev");
+  const Outcome outcome = run_weft("-n 1 --no-prefix -q --device rxe -- " WEFT_VERBS_LINKS, 20);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  std::size_t ours = 0;
+  for (std::size_t at = 0; (at = outcome.output.find(" is 02:00:7f:", at)) != std::string::npos;
+       ++at) {
+    ++ours;
+  }
+  EXPECT_EQ(ours, 3U) << outcome.output;
+  EXPECT_TRUE(outcome.says("::ffff:239.129.7.1 is 01:00:5e:01:07:01")) << outcome.output;
+  EXPECT_TRUE(outcome.says("ff0e::1:203 is 33:33:00:01:02:03")) << outcome.output;
+}
+
 }  // namespace
 }  // namespace weft::testing
