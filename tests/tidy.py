@@ -34,6 +34,7 @@ LAYERS = {
     "emu/roce/engine": ["srd/base", "srd/net", "emu/roce/wire"],
     "emu/roce/swarm": ["srd/base", "srd/net", "emu/roce/wire", "emu/roce/engine"],
     "emu/kernel/abi": [],
+    "emu/kernel/umad": ["srd/base", "srd/net", "emu/roce/wire", "emu/kernel"],
     "emu/kernel/ucma": ["srd/base", "srd/net", "emu/roce/cm", "emu/kernel"],
     "emu/kernel": ["srd/base", "srd/net", "emu/nic"],
     "emu/devices": ["srd", "emu/nic", "emu/roce", "emu/kernel"],

@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "emu/daemon/protocols.hpp"
 #include "emu/fabric/fabric.hpp"
 
 namespace weft::daemon {
@@ -62,11 +63,11 @@ Result<std::unique_ptr<Capture>> Capture::start(const fabric::Topology& topology
     return tl::unexpected(writer.error());
   }
   std::unique_ptr<Capture> capture(new Capture(options.file));
+  capture->links_ = links;
   if (auto started = capture->write_to(std::move(*writer)); !started) {
     return tl::unexpected(started.error());
   }
   capture->interface_ = std::move(interface);
-  capture->links_ = links;
   capture->begin_ = now;
   capture->epoch_ = srd::wall_clock_now();
   return capture;
@@ -80,18 +81,26 @@ Result<void> Capture::write_to(srd::PcapngWriter file) {
     written->packets = writer->packets();
     written->skipped = writer->skipped();
   };
-  auto queue = CaptureQueue::start({.write =
-                                        [writer, tell](const CapturedFrame& frame) {
-                                          writer->write(frame.interface, frame.time,
-                                                        srd::PcapngWriter::Direction::unknown,
-                                                        std::span(&frame.bytes, 1), frame.comment);
-                                          tell();
-                                        },
-                                    .flush =
-                                        [writer, tell] {
-                                          writer->flush();
-                                          tell();
-                                        }});
+  auto queue = CaptureQueue::start(
+      {.write =
+           [writer, tell, links = links_,
+            copy = std::vector<std::byte>()](const CapturedFrame& frame) mutable {
+             copy.assign(frame.bytes.begin(), frame.bytes.end());
+             // As on a wire: with the checksums that memory does not need. What weftd itself
+             // dropped is shown as it came.
+             if (frame.interface < links) {
+               Protocols::seal(copy);
+             }
+             const std::span<const std::byte> bytes = copy;
+             writer->write(frame.interface, frame.time, srd::PcapngWriter::Direction::unknown,
+                           std::span(&bytes, 1), frame.comment);
+             tell();
+           },
+       .flush =
+           [writer, tell] {
+             writer->flush();
+             tell();
+           }});
   if (!queue) {
     return tl::unexpected(queue.error());
   }

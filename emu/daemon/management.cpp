@@ -1,10 +1,11 @@
-// Owns reading messages of connection management as far as it takes to find the process that each
-// is for, and answering, as a kernel, what is for none.
+// Owns reading datagrams of management as far as it takes to find the process that each is for, and
+// answering, as a kernel, requests for connections that are for none.
 #include "emu/daemon/management.hpp"
 
 #include <optional>
 
 #include "emu/roce/wire/mad.hpp"
+#include "emu/roce/wire/mad_header.hpp"
 #include "emu/roce/wire/packet.hpp"
 #include "emu/roce/wire/roce_codec.hpp"
 
@@ -17,17 +18,33 @@ constexpr unsigned kAttachmentShift = 24;
 constexpr std::uint16_t kNoSuchService = 8;      // REJ: invalid service id
 constexpr std::uint8_t kServiceUnsupported = 1;  // SIDR_REP
 
-// `packet` from the BTH to the ICRC; its checksum has been verified, or memory carried it.
-std::optional<wire::CmMessage> read(std::span<const std::byte> packet, wire::Packet& headers) {
+// `packet` from the BTH to the ICRC; its checksum has been verified, or memory carried it. Empty:
+// it has no datagram of management.
+std::span<const std::byte> mad_of(std::span<const std::byte> packet, wire::Packet& headers) {
   if (packet.size() < wire::kIcrcSize ||
       wire::parse_packet(packet.first(packet.size() - wire::kIcrcSize), 0, headers) !=
-          wire::PacketFault::none) {
-    return std::nullopt;
+          wire::PacketFault::none ||
+      headers.payload_size != wire::kMadSize) {
+    return {};
   }
+  return packet.subspan(headers.header_size, headers.payload_size);
+}
+
+std::optional<wire::CmMessage> read(std::span<const std::byte> mad) {
   wire::CmMessage message;
-  const auto mad = packet.subspan(headers.header_size, headers.payload_size);
   return wire::parse_cm(mad, message) == wire::MadFault::none ? std::optional(message)
                                                               : std::nullopt;
+}
+
+// Of the classes that programs use by umad: an answer is for the agent that has asked, all else for
+// who has registered that method.
+std::uint32_t place_of(const Services& services, const wire::MadHeader& mad) {
+  if (mad.base_version != wire::kMadBaseVersion || wire::is_of_subnet(mad)) {
+    return 0;
+  }
+  return wire::is_answer(mad) ? wire::agent_of(mad.transaction) >> wire::kAgentBits
+                              : services.owner(wire::method_service(
+                                    mad.management_class, mad.class_version, mad.method, mad.oui));
 }
 
 // The answer goes back with the transaction and the communication id of the request, so that its
@@ -56,14 +73,22 @@ wire::CmMessage refusing(const wire::CmMessage& request) {
 
 ManagementRoute route_management(const Services& services, std::span<const std::byte> packet) {
   wire::Packet headers;
-  const auto message = read(packet, headers);
+  const auto mad = mad_of(packet, headers);
+  if (mad.empty()) {
+    return {};
+  }
+  if (const auto header = wire::read_mad_header(mad); !wire::is_of_connections(header)) {
+    return {.place = place_of(services, header), .refuse = false, .ends = false};
+  }
+  const auto message = read(mad);
   if (!message) {
     return {};
   }
   switch (message->kind) {
     case wire::CmKind::request:
     case wire::CmKind::sidr_request: {
-      const std::uint16_t owner = services.owner(message->service_id);
+      const bool foreign = wire::is_method_service(message->service_id);
+      const std::uint16_t owner = foreign ? std::uint16_t{0} : services.owner(message->service_id);
       return {.place = owner, .refuse = owner == 0, .ends = false};
     }
     case wire::CmKind::sidr_reply:
@@ -83,7 +108,8 @@ std::vector<std::byte> answer_for_nobody(std::span<const std::byte> frame) {
   }
   const std::span<const std::byte> packet{datagram.packet.data(),
                                           datagram.packet.size() + wire::kIcrcSize};
-  const auto request = read(packet, asked);
+  const auto mad_asked = mad_of(packet, asked);
+  const auto request = mad_asked.empty() ? std::nullopt : read(mad_asked);
   if (!request ||
       (request->kind != wire::CmKind::request && request->kind != wire::CmKind::sidr_request &&
        request->kind != wire::CmKind::disconnect_request)) {

@@ -1,5 +1,5 @@
-// Owns what the queue pair 1 of a NIC does with messages of connection management: all processes of
-// the NIC share it.
+// Owns what the queue pair 1 of a NIC does with datagrams of management: all processes of the NIC
+// share it.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,10 @@ struct ManagementRoute {
   bool ends = false;  // DREQ: the kernel answers it for a process that has gone
 };
 
-// `packet`: BTH to ICRC. REQ and SIDR_REQ name a service; the others, the communication id of the
-// process that they are for, which begins with its attachment.
+// `packet`: BTH to ICRC. Of connection management REQ and SIDR_REQ name a service; the others, the
+// communication id of the process that they are for, which begins with its attachment. Of other
+// classes requests are for the process that has claimed their method, as a service; answers name
+// the agent that has asked, whose number begins with the attachment.
 [[nodiscard]] ManagementRoute route_management(const Services& services,
                                                std::span<const std::byte> packet);
 

@@ -132,7 +132,10 @@ void Connections::hand_out(TimePoint now) {
   while (manager_.next_mad(now, message)) {
     Agent* const own = agent_with(message.from);
     if (own != nullptr && own->outgoing_.size() < kMaxOutgoing) {
-      own->outgoing_.push_back({message.from, message.to, message.traffic_class, message.mad});
+      own->outgoing_.push_back({.from = message.from,
+                                .to = message.to,
+                                .traffic_class = message.traffic_class,
+                                .bytes = message.mad});
       own->due_.store(true, std::memory_order_relaxed);
     }
   }
@@ -171,10 +174,9 @@ void Connections::leave() {
 
 // --- The NICs' rounds
 
-void Connections::Agent::on_message(TimePoint now, const srd::Address& from, const srd::Address& to,
-                                    std::span<const std::byte> message) {
+void Connections::Agent::on_message(TimePoint now, const kernel::ManagementArrival& arrival) {
   all_.make_round(now, this, [&](cm::Manager& manager, TimePoint time) {
-    manager.on_mad(time, from, to, message);
+    manager.on_mad(time, arrival.from, arrival.to, arrival.message);
   });
 }
 

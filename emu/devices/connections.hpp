@@ -65,8 +65,7 @@ class Connections final : public kernel::CmHost,
    public:
     Agent(Connections& all, Nic nic) : all_(all), nic_(std::move(nic)) {}
 
-    void on_message(TimePoint now, const srd::Address& from, const srd::Address& to,
-                    std::span<const std::byte> message) override;
+    void on_message(TimePoint now, const kernel::ManagementArrival& arrival) override;
     void on_timeout(TimePoint now) override;
     [[nodiscard]] bool next_message(kernel::ManagementMessage& out) override;
     [[nodiscard]] TimePoint next_timeout() const override {

@@ -32,7 +32,8 @@ void open_to_everybody(const fs::path& top) {
     const fs::path folder = entry.path().parent_path().filename();
     const bool changes = folder == "hw_counters" || folder == "counters" ||
                          folder == "statistics" || name == "state" || name == "phys_state" ||
-                         name.string().starts_with("uverbs") || name == "rdma_cm";
+                         name.string().starts_with("uverbs") || name == "rdma_cm" ||
+                         (folder == "infiniband" && name.string().starts_with("umad"));
     const auto more = entry.is_directory(error) ? all_enter : changes ? all_write : fs::perms::none;
     fs::permissions(entry.path(), all_read | more, error);
   }
@@ -65,6 +66,9 @@ Result<void> write_device_tree(const std::string& root, const Personality& kind,
     const fs::path device = own.device_folder(nic);
     write_counter_files(tree, own, device / "infiniband" / nic.name);
     kernel::write_class_entries(tree, nic, device);
+    if (own.manages_connections()) {
+      kernel::write_datagrams(tree, nic, device);
+    }
     tree.file("nic" + std::to_string(nic.index), kernel::to_text(nic));
     if (auto made =
             kernel::make_statistics_file(kernel::statistics_path(root, nic.name), own.kind());

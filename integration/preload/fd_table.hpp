@@ -17,6 +17,7 @@ class FdTable {
   // A device file: its number plus one. Those of NICs have the NIC's number.
   static constexpr std::uint8_t kMaxNics = 64;
   static constexpr std::uint8_t kConnections = kMaxNics;  // the number of /dev/infiniband/rdma_cm
+  static constexpr std::uint8_t kDatagrams = kConnections + 1;  // and from here on of umadN
   static constexpr std::uint8_t kNetlink = 253;  // a socket by which the program asks about devices
   static constexpr std::uint8_t kChannel = 254;  // the application's end of a completion channel
   static constexpr std::uint8_t kPrivate = 255;  // ours: the application does not know of it
@@ -28,7 +29,10 @@ class FdTable {
                : std::uint8_t{0};
   }
   [[nodiscard]] static bool is_device(int fd) {
-    return static_cast<std::uint8_t>(kind(fd) - 1) <= kConnections;
+    return static_cast<std::uint8_t>(kind(fd) - 1) < kDatagrams + kMaxNics;
+  }
+  [[nodiscard]] static bool is_of_datagrams(int fd) {
+    return is_device(fd) && device(fd) >= kDatagrams;
   }
   [[nodiscard]] static bool is_private(int fd) { return kind(fd) == kPrivate; }
   // The number of a device file.

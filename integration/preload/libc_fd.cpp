@@ -30,6 +30,9 @@ using weft::preload::write_post;
 
 namespace {
 bool is_device(int fd) { return FdTable::is_device(fd) && weft::preload::is_still_device(fd); }
+bool has_datagrams(int fd) {
+  return FdTable::is_of_datagrams(fd) && weft::preload::is_still_device(fd);
+}
 bool asks_rdma(int fd) {
   return FdTable::kind(fd) == FdTable::kNetlink && weft::preload::is_still_rdma_socket(fd);
 }
@@ -44,6 +47,31 @@ WEFT_EXPORT ssize_t write(int fd, const void* buffer, std::size_t size) {
     return result;
   }
   return is_device(fd) ? weft::preload::write_device(fd, buffer, size) : stock(fd, buffer, size);
+}
+
+// Only datagrams are read; events of other device files come by descriptors of the kernel's.
+WEFT_EXPORT ssize_t read(int fd, void* buffer, std::size_t size) {
+  WEFT_NEXT(ssize_t(int, void*, std::size_t), stock, "read");
+  return has_datagrams(fd) ? weft::preload::read_datagram(fd, buffer, size)
+                           : stock(fd, buffer, size);
+}
+WEFT_EXPORT ssize_t __read_chk(int fd, void* buffer, std::size_t size, std::size_t room) {
+  WEFT_NEXT(ssize_t(int, void*, std::size_t, std::size_t), stock, "__read_chk");
+  return has_datagrams(fd) && size <= room ? weft::preload::read_datagram(fd, buffer, size)
+                                           : stock(fd, buffer, size, room);
+}
+WEFT_EXPORT ssize_t readv(int fd, const iovec* pieces, int count) {
+  WEFT_NEXT(ssize_t(int, const iovec*, int), stock, "readv");
+  if (!has_datagrams(fd)) {
+    return stock(fd, pieces, count);
+  }
+  iovec piece{};
+  if (count != 1 || !weft::kernel::copy_from_user(std::as_writable_bytes(std::span(&piece, 1)),
+                                                  reinterpret_cast<std::uintptr_t>(pieces))) {
+    errno = count != 1 ? EINVAL : EFAULT;  // a datagram is read into one piece
+    return -1;
+  }
+  return weft::preload::read_datagram(fd, piece.iov_base, piece.iov_len);
 }
 
 WEFT_EXPORT ssize_t writev(int fd, const iovec* pieces, int count) {
@@ -287,6 +315,7 @@ WEFT_EXPORT int fcntl64(int fd, int command, ...) {
 extern "C" {
 __attribute__((visibility("default"), alias("write"))) ssize_t __write(int, const void*,
                                                                        std::size_t);
+__attribute__((visibility("default"), alias("read"))) ssize_t __read(int, void*, std::size_t);
 __attribute__((visibility("default"), alias("pwrite64"))) ssize_t __pwrite64(int, const void*,
                                                                              std::size_t, off64_t);
 __attribute__((visibility("default"), alias("close"))) int __close(int);

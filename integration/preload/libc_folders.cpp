@@ -35,9 +35,11 @@ bool is_device_folder(int folder, const char* path, int flags) {
 // Whether the type is wrong if the entry is one of the folder /dev/infiniband.
 template <class Entry>
 bool is_named_as_device(const Entry& entry) {
-  constexpr char kDevice[] = "uverbs";
-  return entry.d_type == DT_REG && (std::strncmp(entry.d_name, kDevice, sizeof kDevice - 1) == 0 ||
-                                    std::strcmp(entry.d_name, "rdma_cm") == 0);
+  const auto begins = [&entry](const char* with) {
+    return std::strncmp(entry.d_name, with, std::strlen(with)) == 0;
+  };
+  return entry.d_type == DT_REG &&
+         (begins("uverbs") || begins("umad") || std::strcmp(entry.d_name, "rdma_cm") == 0);
 }
 
 template <class Entry>

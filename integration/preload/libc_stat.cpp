@@ -22,9 +22,12 @@ unsigned major_of(int device) {
   return device == FdTable::kConnections ? kernel::kMiscMajor : kernel::kUverbsMajor;
 }
 unsigned minor_of(int device) {
-  return device == FdTable::kConnections
-             ? kernel::kConnectionsMinor
-             : kernel::kUverbsFirstMinor + static_cast<unsigned>(device);
+  if (device == FdTable::kConnections) {
+    return kernel::kConnectionsMinor;
+  }
+  const auto number = static_cast<unsigned>(device);
+  return device >= FdTable::kDatagrams ? kernel::kUmadFirstMinor + number - FdTable::kDatagrams
+                                       : kernel::kUverbsFirstMinor + number;
 }
 
 template <class Stat>

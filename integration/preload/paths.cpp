@@ -43,6 +43,7 @@ const char* const kPrefixes[] = {
     "/sys/class/misc/rdma_cm",
 };
 constexpr char kUverbs[] = "/dev/infiniband/uverbs";
+constexpr char kUmad[] = "/dev/infiniband/umad";
 constexpr char kConnections[] = "/dev/infiniband/rdma_cm";
 
 bool begins(const char* path, const char* prefix) {
@@ -74,17 +75,24 @@ bool simplify(const char* path, char* to, std::size_t room) {
   return length > 0;
 }
 
-int device_number(const char* path) {
-  if (!begins(path, kUverbs)) {
-    return std::strcmp(path, kConnections) == 0 ? FdTable::kConnections : -1;
-  }
-  // As the kernel writes it: without a sign or leading zeros.
-  const std::string_view digits = path + sizeof kUverbs - 1;
+// As the kernel writes it: without a sign or leading zeros. -1: it is none.
+int nic_number(std::string_view digits) {
   int number = -1;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   const bool whole = error == std::errc{} && end == digits.data() + digits.size();
   const bool plain = whole && digits[0] != '-' && (digits[0] != '0' || digits.size() == 1);
   return plain && number < FdTable::kMaxNics ? number : -1;
+}
+
+int device_number(const char* path) {
+  if (begins(path, kUverbs)) {
+    return nic_number(path + sizeof kUverbs - 1);
+  }
+  if (begins(path, kUmad)) {
+    const int nic = nic_number(path + sizeof kUmad - 1);
+    return nic < 0 ? -1 : FdTable::kDatagrams + nic;
+  }
+  return std::strcmp(path, kConnections) == 0 ? FdTable::kConnections : -1;
 }
 
 // Whether the path has a ".." step: where that leads cannot be told from the text (path_walk.cpp).
@@ -235,7 +243,7 @@ bool may_lead_here(const char* path) {
     case 'i':
       return begins(path, "infiniband") || has_step_back(path);
     case 'u':
-      return begins(path, "uverbs") || has_step_back(path);
+      return begins(path, "uverbs") || begins(path, "umad") || has_step_back(path);
     case 'm':
       return begins(path, "misc/") || has_step_back(path);
     case 'r':

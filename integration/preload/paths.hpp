@@ -28,8 +28,8 @@ class Redirected {
   [[nodiscard]] bool follow_links(int folder, LastLink last);
   // Either the caller's own path, which may be relative to the folder, or an absolute one.
   [[nodiscard]] const char* path() const { return path_; }
-  // The number of a device file, as FdTable has it: N of /dev/infiniband/uverbsN, or
-  // FdTable::kConnections. -1: it is none.
+  // The number of a device file, as FdTable has it: N of /dev/infiniband/uverbsN,
+  // FdTable::kConnections, or FdTable::kDatagrams and N of umadN. -1: it is none.
   [[nodiscard]] int device() const { return device_; }
 
  private:

@@ -26,9 +26,11 @@
 #include <vector>
 
 #include "emu/devices/connections.hpp"
+#include "emu/devices/datagram_port.hpp"
 #include "emu/kernel/native.hpp"
 #include "emu/kernel/statistics.hpp"
 #include "emu/kernel/uverbs/file.hpp"
+#include "integration/preload/complaints.hpp"
 #include "integration/preload/descriptors.hpp"
 #include "integration/preload/fault_guard.hpp"
 #include "integration/preload/fault_signals.hpp"
@@ -39,6 +41,7 @@
 #include "integration/preload/paths.hpp"
 #include "integration/preload/rdma_netlink.hpp"
 #include "integration/preload/verbs_hooks.hpp"
+#include "integration/preload/waiting_call.hpp"
 #include "srd/base/lent_memory.hpp"
 #include "srd/base/rng.hpp"
 #include "srd/io/posix.hpp"
@@ -46,16 +49,16 @@
 namespace weft::preload {
 namespace {
 
-namespace kernel = kernel;
 using devices::NicRunner;
 constexpr std::size_t kMaxNics = FdTable::kMaxNics;
 
-// Of a NIC, or of connection management. Shared by all descriptors of one open file; the last one
-// takes it down.
+// Of a NIC (verbs or datagrams), or of connection management. Shared by all descriptors of one open
+// file; the last one takes it down.
 struct OpenFile {
   std::unique_ptr<kernel::UverbsFile> verbs;
   NicRunner* runner = nullptr;
   std::unique_ptr<kernel::CmFile> connections;
+  std::unique_ptr<kernel::UmadFile> datagrams;
 };
 
 // Receives what the device files report to the library hooks.
@@ -76,6 +79,7 @@ struct Process {
   std::array<srd::TryLock, kMaxNics> starting;  // held, without the mutex, meanwhile
   std::unique_ptr<devices::Connections> connections;
   srd::TryLock connecting;  // held, without the mutex, while they are made
+  std::array<std::unique_ptr<devices::DatagramPort>, kMaxNics> ports;  // made under `connecting`
   struct Known {
     std::shared_ptr<OpenFile> file;  // null after a fork: the parent's
     Inode inode;
@@ -151,6 +155,9 @@ void in_child_after_fork() {
   VerbsHooks::instance().forget_all();
   VerbsHooks::instance().lock().unlock();
   (void)self.connections.release();
+  for (auto& port : self.ports) {
+    (void)port.release();
+  }
   for (auto& nic : self.nics) {
     if (nic.runner != nullptr) {
       nic.runner->abandon();
@@ -196,39 +203,6 @@ void at_exit() {
 // A child of vfork shares the memory of its parent: the tables, and the descriptors in them, are
 // the parent's.
 bool in_vfork_child() { return getpid() != process().pid; }
-
-void complain(const std::string& text) {
-  const std::string line = "weft: " + text + "\n";
-  (void)!syscall(SYS_write, 2, line.data(), line.size());
-}
-
-// Does not change errno.
-void complain_of_few_descriptors() {
-  const int error = errno;
-  complain("this process has as many descriptors as it may; a device needs up to 20 (ulimit -n)");
-  errno = error;
-}
-
-bool has_no_descriptor_left() {
-  const auto one_more = static_cast<int>(syscall(SYS_fcntl, 2, F_DUPFD_CLOEXEC, 0));
-  if (one_more >= 0) {
-    syscall(SYS_close, one_more);
-  }
-  return one_more < 0 && errno == EMFILE;
-}
-
-// For what another thread may wait for weftd with, for 20 s. False: this thread has it.
-bool take_for_long(srd::TryLock& lock) {
-  if (lock.held_here()) {
-    errno = EDEADLK;
-    return false;
-  }
-  while (!lock.try_lock()) {
-    constexpr timespec kNap{0, 1'000'000};
-    nanosleep(&kNap, nullptr);
-  }
-  return true;
-}
 
 // Null, with errno set: it does not come up.
 Nic* bring_up(std::size_t nic) {
@@ -362,12 +336,32 @@ Closed take(int fd) {
 
 // This thread is inside the device already: a signal handler has interrupted it there.
 bool is_entered(const OpenFile& file) {
-  return file.verbs != nullptr ? file.runner->held_here() : process().connections->held_here();
+  return file.connections == nullptr ? file.runner->held_here()
+                                     : process().connections->held_here();
 }
 
 int refuse(int error) {
   errno = error;
   return -1;
+}
+
+// For a file that makes its descriptor itself.
+int give_descriptor(std::shared_ptr<OpenFile> file, std::uint8_t device, int flags) {
+  const Guard guard(process().mutex);
+  const int fd = file->datagrams != nullptr ? file->datagrams->open() : file->connections->open();
+  if (fd < 0 && errno == EMFILE) {
+    complain_of_few_descriptors();
+  }
+  if (fd >= FdTable::kMax) {
+    syscall(SYS_close, fd);
+    return refuse(EMFILE);
+  }
+  if (fd >= 0) {
+    syscall(SYS_fcntl, fd, F_SETFD, (flags & O_CLOEXEC) != 0 ? FD_CLOEXEC : 0);
+    syscall(SYS_fcntl, fd, F_SETFL, O_RDWR | (flags & O_NONBLOCK));
+    add(fd, std::move(file), static_cast<std::uint8_t>(device + 1));
+  }
+  return fd;
 }
 
 int open_connections(int flags) {
@@ -380,21 +374,31 @@ int open_connections(int flags) {
   }
   auto file = std::make_shared<OpenFile>();
   file->connections = all->make_file();
-  const Guard guard(process().mutex);
-  const int fd = file->connections->open();
-  if (fd < 0 && errno == EMFILE) {
-    complain_of_few_descriptors();
+  return give_descriptor(std::move(file), FdTable::kConnections, flags);
+}
+
+int open_datagrams(int device, int flags) {
+  Process& self = process();
+  const auto number = static_cast<std::size_t>(device - FdTable::kDatagrams);
+  const Nic* const nic = bring_up(number);
+  if (nic == nullptr || !take_for_long(self.connecting)) {
+    return -1;
   }
-  if (fd >= FdTable::kMax) {
-    syscall(SYS_close, fd);
-    return refuse(EMFILE);
+  const Guard first(self.connecting, std::adopt_lock);
+  if (self.mutex.held_here() || nic->runner->held_here()) {
+    return refuse(EDEADLK);
   }
-  if (fd >= 0) {
-    syscall(SYS_fcntl, fd, F_SETFD, (flags & O_CLOEXEC) != 0 ? FD_CLOEXEC : 0);
-    syscall(SYS_fcntl, fd, F_SETFL, O_RDWR | (flags & O_NONBLOCK));
-    add(fd, std::move(file), FdTable::kConnections + 1);
+  if (nic->runner->device().management() == nullptr) {
+    return refuse(ENXIO);
   }
-  return fd;
+  auto& port = self.ports[number];
+  if (port == nullptr) {
+    port = std::make_unique<devices::DatagramPort>(*nic->runner, nic->claim, nic->may_exist);
+  }
+  auto file = std::make_shared<OpenFile>();
+  file->runner = nic->runner.get();
+  file->datagrams = port->make_file();
+  return give_descriptor(std::move(file), static_cast<std::uint8_t>(device), flags);
 }
 
 }  // namespace
@@ -406,6 +410,9 @@ int open_device(int device, int flags) {
   }
   if (device == FdTable::kConnections) {
     return open_connections(flags);
+  }
+  if (device >= FdTable::kDatagrams) {
+    return open_datagrams(device, flags);
   }
   const Nic* const nic = bring_up(static_cast<std::size_t>(device));
   if (nic == nullptr) {
@@ -464,32 +471,51 @@ bool is_still_device(int fd) {
 
 namespace {
 
-// `sleeps`: there is no event, and the program wants to wait for one.
-[[gnu::noinline]] ssize_t try_write(int fd, const void* buffer, std::size_t size, bool& sleeps) {
-  const srd::Uncancellable here;
+// Runs `work` with the file behind the descriptor.
+template <class Work>
+ssize_t with_file(int fd, const Work& work) {
   const auto file = find(fd);
   ssize_t result = -EIO;
   if (file == nullptr) {
     result = -error_without_file(fd);
   } else if (!in_vfork_child()) {
-    if (is_entered(*file)) {
-      result = -EDEADLK;
-    } else if (file->verbs != nullptr) {
-      result = file->verbs->write(fd, buffer, size);
-    } else {
-      result = file->connections->write(buffer, size);
-      // Another thread may have closed the file meanwhile: this one was asleep then, or is told.
-      const long flags = syscall(SYS_fcntl, fd, F_GETFL);
-      sleeps = result == -EAGAIN && (flags < 0 || (flags & O_NONBLOCK) == 0);
-      if (sleeps) {
-        file->connections->expect_events();
-      }
-    }
+    result = is_entered(*file) ? -EDEADLK : work(*file);
   }
   if (result == -EMFILE) {
     complain_of_few_descriptors();
   }
   return result < 0 ? refuse(static_cast<int>(-result)) : result;
+}
+
+// `sleeps`: there is no event, and the program wants to wait for one.
+[[gnu::noinline]] ssize_t try_write(int fd, const void* buffer, std::size_t size, bool& sleeps) {
+  const srd::Uncancellable here;
+  return with_file(fd, [&](OpenFile& file) {
+    if (file.verbs != nullptr) {
+      return file.verbs->write(fd, buffer, size);
+    }
+    if (file.datagrams != nullptr) {
+      const ssize_t result = file.datagrams->write(buffer, size);
+      file.datagrams->expect_messages();  // an answer may come, or a time-out
+      return result;
+    }
+    const ssize_t result = file.connections->write(buffer, size);
+    sleeps = result == -EAGAIN && wants_to_wait(fd);
+    if (sleeps) {
+      file.connections->expect_events();
+    }
+    return result;
+  });
+}
+
+[[gnu::noinline]] ssize_t try_read(int fd, void* buffer, std::size_t size, bool& sleeps) {
+  const srd::Uncancellable here;
+  return with_file(fd, [&](OpenFile& file) {
+    const ssize_t result = file.datagrams->read(buffer, size);
+    sleeps = result == -EAGAIN && wants_to_wait(fd);
+    file.datagrams->expect_messages();
+    return result;
+  });
 }
 
 }  // namespace
@@ -509,39 +535,25 @@ bool write_post(int fd, const void* buffer, std::size_t size, ssize_t& result) {
   return posted.has_value();
 }
 
-// The sleep is a point of cancellation, as in the kernel. Unwinding cannot pass frames of this
-// library that have something to destroy, so this one has nothing. The byte stays.
 ssize_t write_device(int fd, const void* buffer, std::size_t size) {
-  while (true) {
-    bool sleeps = false;
-    const ssize_t result = try_write(fd, buffer, size, sleeps);
-    if (!sleeps) {
-      return result;
-    }
-    char byte = 0;
-    const ssize_t found = ::recv(fd, &byte, sizeof byte, MSG_PEEK);
-    if (found == 0) {  // another thread has closed the file: the kernel's sleepers sleep on
-      return ::pause();
-    }
-    if (found < 0) {
-      return -1;
-    }
-  }
+  return repeat_until_done(fd, [=](bool& sleeps) { return try_write(fd, buffer, size, sleeps); });
+}
+
+ssize_t read_datagram(int fd, void* buffer, std::size_t size) {
+  return repeat_until_done(fd, [=](bool& sleeps) { return try_read(fd, buffer, size, sleeps); });
 }
 
 int ioctl_device(int fd, unsigned long request, void* argument) {
   const srd::Uncancellable here;
-  const auto file = find(fd);
-  int result = -EIO;
-  if (file == nullptr) {
-    result = -error_without_file(fd);
-  } else if (!in_vfork_child()) {
-    result = file->verbs == nullptr ? -ENOTTY
-             : is_entered(*file)
-                 ? -EDEADLK
-                 : file->verbs->ioctl(request, reinterpret_cast<std::uintptr_t>(argument));
-  }
-  return result < 0 ? refuse(-result) : result;
+  const auto address = reinterpret_cast<std::uintptr_t>(argument);
+  return static_cast<int>(with_file(fd, [&](OpenFile& file) -> ssize_t {
+    if (file.datagrams != nullptr) {
+      const int result = file.datagrams->ioctl(request, address);
+      file.datagrams->expect_messages();
+      return result;
+    }
+    return file.verbs == nullptr ? -ENOTTY : file.verbs->ioctl(request, address);
+  }));
 }
 
 void duplicated(int fd, int copy) {

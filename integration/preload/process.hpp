@@ -23,6 +23,8 @@ namespace weft::preload {
 
 // The following are for device files. As write(2) and ioctl(2).
 [[nodiscard]] ssize_t write_device(int fd, const void* buffer, std::size_t size);
+// Of datagrams only: as read(2).
+[[nodiscard]] ssize_t read_datagram(int fd, void* buffer, std::size_t size);
 [[nodiscard]] int ioctl_device(int fd, unsigned long request, void* argument);
 
 // `copy` is a duplicate of `fd`, which FdTable knows, from now on.

@@ -116,11 +116,20 @@ nic::Outcome<std::unique_ptr<kernel::Mw>> RxeDevice::alloc_mw(kernel::Pd& pd, st
   return std::make_unique<OwnedMw>(*this, key);
 }
 
+// RoCE has no addresses within a subnet: a destination is always a GID.
+template <class Path>
+int RxeDevice::why_no_path(const Path& path) const {
+  if (path.is_global == 0) {
+    return EINVAL;
+  }
+  return path.sgid_index < gids_.size() ? 0 : ENODATA;
+}
+
 nic::Outcome<std::unique_ptr<kernel::Ah>> RxeDevice::create_ah(kernel::Pd& pd,
                                                                const abi::AhAttributes& attributes,
                                                                kernel::Udata& udata) {
-  if (attributes.is_global == 0 || attributes.sgid_index >= gids_.size()) {
-    return nic::refuse(EINVAL);
+  if (const int error = why_no_path(attributes); error != 0) {
+    return nic::refuse(error);
   }
   if (ahs_.size() >= abilities_.max_ah) {
     return nic::refuse(ENOMEM);
@@ -301,9 +310,10 @@ nic::Outcome<std::unique_ptr<kernel::Qp>> RxeDevice::create_qp(const kernel::Fil
 // completions would be lost with them.
 nic::Outcome<void> RxeDevice::modify_qp(kernel::Qp& qp, const abi::ModifyQp& request) {
   auto& pair = static_cast<OwnedQp&>(qp);
-  // RoCE has no addresses within a subnet: a destination is always a GID.
-  if ((request.attr_mask & roce::kMaskAddress) != 0 && request.dest.is_global == 0) {
-    return nic::refuse(EINVAL);
+  if ((request.attr_mask & roce::kMaskAddress) != 0) {
+    if (const int error = why_no_path(request.dest); error != 0) {
+      return nic::refuse(error);
+    }
   }
   publish();
   const int error =

@@ -181,6 +181,9 @@ class RxeDevice final : public kernel::Device, public srd::Machine {
   void publish(const roce::Event& event);
   void note_moved(const roce::Engine::Moved& moved);
   [[nodiscard]] OwnedQp* find_qp(std::uint32_t qpn) const;
+  // An errno, or 0. Of a path that a command names.
+  template <class Path>
+  [[nodiscard]] int why_no_path(const Path& path) const;
   // False: the request names an address handle that does not exist, or one of another domain.
   [[nodiscard]] bool resolve(const OwnedQp& qp, SendWork& work) const;
   [[nodiscard]] nic::Outcome<QueuePair::Shape> qp_shape(const kernel::QpRequest& request) const;

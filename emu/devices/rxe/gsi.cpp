@@ -5,6 +5,7 @@
 #include <array>
 
 #include "emu/roce/wire/mad.hpp"
+#include "emu/roce/wire/mad_header.hpp"
 #include "emu/roce/wire/packet.hpp"
 #include "emu/roce/wire/roce_codec.hpp"
 
@@ -26,8 +27,7 @@ bool Gsi::take(TimePoint now, const srd::RxPacket& packet, const wire::DatagramH
   }
   // Dropped without an answer, as a NIC drops datagrams with a wrong Q_Key: true, since it was for
   // us.
-  if (agent_ == nullptr || headers.qkey != wire::kGsiQkey ||
-      headers.payload_size != wire::kMadSize) {
+  if (headers.qkey != wire::kGsiQkey || headers.payload_size != wire::kMadSize) {
     return true;
   }
   std::array<std::byte, wire::kMadSize> message;
@@ -36,20 +36,44 @@ bool Gsi::take(TimePoint now, const srd::RxPacket& packet, const wire::DatagramH
   std::copy_n(front.begin(), first, message.begin());
   std::copy_n(packet.more.begin(), message.size() - first,
               message.begin() + static_cast<std::ptrdiff_t>(first));
-  agent_->on_message(now, packet.from, outer.destination, message);
+  const wire::MadHeader mad = wire::read_mad_header(message);
+  kernel::ManagementAgent* const agent = wire::is_of_connections(mad) ? agent_ : other_agent_;
+  if (agent != nullptr) {
+    agent->on_message(now, {.from = packet.from,
+                            .to = outer.destination,
+                            .from_qpn = headers.source_qpn,
+                            .traffic_class = outer.traffic_class,
+                            .flow_label = outer.flow_label,
+                            .message = message});
+  }
   return true;
+}
+
+void Gsi::on_timeout(TimePoint now) {
+  for (kernel::ManagementAgent* const agent : {agent_, other_agent_}) {
+    if (next_timeout_of(agent) <= now) {
+      agent->on_timeout(now);
+    }
+  }
+}
+
+bool Gsi::next_transmit(TimePoint now, srd::TxPacket& out) {
+  for (kernel::ManagementAgent* const agent : {agent_, other_agent_}) {
+    kernel::ManagementMessage message;
+    if (next_timeout_of(agent) <= now && agent->next_message(message)) {
+      write(message, out);
+      return true;
+    }
+  }
+  return false;
 }
 
 // The message stands behind the headers in the packet's own memory: no memory has to be lent until
 // it has left.
-bool Gsi::write_next(srd::TxPacket& out) {
-  kernel::ManagementMessage message;
-  if (!agent_->next_message(message)) {
-    return false;
-  }
+void Gsi::write(const kernel::ManagementMessage& message, srd::TxPacket& out) {
   wire::Packet headers;
   headers.opcode = wire::opcode_of(wire::Transport::ud, wire::Operation::send_only);
-  headers.destination_qpn = wire::RoceCodec::kManagementQpn;
+  headers.destination_qpn = message.to_qpn;
   headers.psn = next_psn_;
   headers.qkey = wire::kGsiQkey;
   headers.source_qpn = wire::RoceCodec::kManagementQpn;
@@ -62,10 +86,9 @@ bool Gsi::write_next(srd::TxPacket& out) {
   out.path = srd::PathId{0};
   out.ecn = srd::Ecn::not_capable;
   out.dscp = static_cast<std::uint8_t>(message.traffic_class >> 2);
-  out.hop_limit = 64;
+  out.hop_limit = message.hop_limit;
   out.header_size = static_cast<std::uint16_t>(size + message.bytes.size());
   out.payload = {};
-  return true;
 }
 
 kernel::ManagementPort::Facts Gsi::facts() const {

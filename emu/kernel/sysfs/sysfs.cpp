@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "emu/kernel/abi/ucma.hpp"
+#include "emu/kernel/abi/umad.hpp"
 #include "emu/kernel/abi/uverbs.hpp"
 
 namespace weft::kernel {
@@ -54,6 +55,18 @@ void write_connections(TreeWriter& tree) {
   tree.file("sys/class/misc/rdma_cm/dev", format("%u:%u", kMiscMajor, kConnectionsMinor));
   tree.file("sys/class/misc/rdma_cm/abi_version", std::to_string(abi::ucma::kAbiVersion));
   tree.file("dev/infiniband/rdma_cm", "");
+  tree.file("sys/class/infiniband_mad/abi_version", std::to_string(abi::umad::kAbiVersion));
+}
+
+void write_datagrams(TreeWriter& tree, const NicDescription& nic, const fs::path& device) {
+  const std::string umad = "umad" + std::to_string(nic.index);
+  const fs::path own = device / "infiniband_mad" / umad;
+  tree.file(own / "dev", format("%u:%u", kUverbsMajor, kUmadFirstMinor + nic.index));
+  tree.file(own / "ibdev", nic.name);
+  tree.file(own / "port", "1");
+  tree.link(own / "device", device);
+  tree.link(fs::path("sys/class/infiniband_mad") / umad, own);
+  tree.file(fs::path("dev/infiniband") / umad, "");
 }
 
 // As a kernel lays them out: the class's entries are links into the folder of the device.

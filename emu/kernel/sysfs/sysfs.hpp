@@ -12,13 +12,18 @@ namespace weft::kernel {
 // The device numbers that a character device file shows.
 inline constexpr unsigned kUverbsMajor = 231;
 inline constexpr unsigned kUverbsFirstMinor = 192;
+inline constexpr unsigned kUmadFirstMinor = 0;
 inline constexpr unsigned kMiscMajor = 10;
 inline constexpr unsigned kConnectionsMinor = 122;  // any free one, in a real kernel
 
 // The files that also exist on a machine without RDMA devices.
 void write_classes(TreeWriter& tree);
-// Those of connection management.
+// Those of connection management, and of management datagrams.
 void write_connections(TreeWriter& tree);
+// The device file of the datagrams of such a NIC, and its entry in their class. There is no issmN:
+// a RoCE port has no subnet manager.
+void write_datagrams(TreeWriter& tree, const NicDescription& nic,
+                     const std::filesystem::path& device);
 
 // The device file and the entries of the classes, for a NIC whose own folder is `device` (below
 // sys/devices) and holds infiniband/<name>.

@@ -2,17 +2,15 @@
 // are any.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 
 #include "emu/kernel/abi/ucma.hpp"
+#include "emu/kernel/readable_pair.hpp"
 #include "emu/roce/cm/types.hpp"
 
 namespace weft::kernel {
 
-// One end of a stream socket pair is the program's descriptor, so that poll, epoll and O_NONBLOCK
-// are native. A byte lies in it for each event, for epoll's edges, as far as the socket has room.
 class CmEventQueue {
  public:
   struct Entry {
@@ -23,21 +21,14 @@ class CmEventQueue {
     bool of_group = false;        // and not of the id: reply.id is the group's number
   };
 
-  CmEventQueue() = default;
-  ~CmEventQueue();
-  CmEventQueue(const CmEventQueue&) = delete;
-  CmEventQueue& operator=(const CmEventQueue&) = delete;
-
   // The program's descriptor, or -1 with errno set.
-  [[nodiscard]] int open();
+  [[nodiscard]] int open() { return pair_.open(); }
   [[nodiscard]] std::deque<Entry>& entries() { return entries_; }
   // After each change of entries().
-  void signal();
+  void signal() { pair_.signal(entries_.size()); }
 
  private:
-  int ours_ = -1;
-  int theirs_ = -1;  // a duplicate
-  std::size_t bytes_ = 0;
+  ReadablePair pair_;
   std::deque<Entry> entries_;
 };
 

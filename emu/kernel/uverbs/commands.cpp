@@ -121,11 +121,14 @@ Outcome<void> UverbsFile::dealloc_pd(Call& call) {
 // go away (lent_memory.hpp).
 Outcome<void> UverbsFile::reg_mr(Call& call) {
   const auto request = call.read<abi::RegMr>();
-  Pd* const pd = find<Pd>(request.pd, ObjectKind::pd);
-  if (pd == nullptr || !says_nothing_more(call.udata) ||
+  if (!says_nothing_more(call.udata) ||
       why_no_range(request.start, request.length, request.hca_va) != 0 ||
       why_no_access(request.access_flags) != 0) {
     return refuse(EINVAL);
+  }
+  Pd* const pd = find<Pd>(request.pd, ObjectKind::pd);
+  if (pd == nullptr) {
+    return refuse(nothing_of_the_kind(request.pd));
   }
   if (!user_range_ok(request.start, request.length,
                      (request.access_flags & abi::kAccessLocalWrite) != 0)) {

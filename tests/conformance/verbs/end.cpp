@@ -159,6 +159,23 @@ ibv_wc Device::expect() {
   return *done;
 }
 
+namespace {
+
+ibv_qp* create_extended(const Device& device, const ibv_qp_init_attr& plain) {
+  ibv_qp_init_attr_ex request{};
+  request.qp_type = plain.qp_type;
+  request.send_cq = plain.send_cq;
+  request.recv_cq = plain.recv_cq;
+  request.srq = plain.srq;
+  request.cap = plain.cap;
+  request.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  request.pd = device.domain();
+  request.send_ops_flags = IBV_QP_EX_WITH_ATOMIC_WRITE;
+  return ibv_create_qp_ex(device.domain()->context, &request);
+}
+
+}  // namespace
+
 Link::Link(const Device& device, Meeting& meeting, ibv_qp_type type, ibv_srq* srq,
            std::uint32_t depth, ibv_mtu mtu, const Manner& manner)
     : gid_index_(device.gid_index()), manner_(manner) {
@@ -169,7 +186,8 @@ Link::Link(const Device& device, Meeting& meeting, ibv_qp_type type, ibv_srq* sr
   request.cap = {depth, depth, kMaxPieces, kMaxPieces, kMaxInline};
   // What each needs to know of the other is exchanged between RESET and INIT, when it is known and
   // nothing can arrive yet.
-  pair_.reset(ibv_create_qp(device.domain(), &request));
+  pair_.reset(manner.extended ? create_extended(device, request)
+                              : ibv_create_qp(device.domain(), &request));
   demand(pair_ != nullptr, "there is no queue pair");
   const std::uint32_t first_packet = 0xFFFFF0 + pair_->qp_num % 16;  // soon past the last number
   peer_ = meeting.swap(Address{pair_->qp_num, first_packet, device.gid()});

@@ -91,6 +91,7 @@ struct Manner {
   std::uint8_t timeout = 0;  // 0: as the environment says
   std::uint8_t retries = 7;
   std::uint8_t rnr_retries = 7;  // without end
+  bool extended = false;         // offers atomic writes, which need a queue pair of the newer kind
 };
 
 // A queue pair, and its way to the one at the other end.

@@ -146,6 +146,7 @@ void values(const Bench& bench, Book& book) {
     ibv_qp_state from;
     ibv_qp_state to;
     void (*change)(ibv_qp_attr&);
+    int error = EINVAL;
   };
   constexpr Bad kBad[] = {
       {"port 0", IBV_QPS_RESET, IBV_QPS_INIT, [](ibv_qp_attr& to) { to.port_num = 0; }},
@@ -153,9 +154,10 @@ void values(const Bench& bench, Book& book) {
       {"state 7", IBV_QPS_RESET, IBV_QPS_INIT,
        [](ibv_qp_attr& to) { to.qp_state = static_cast<ibv_qp_state>(7); }},
       {"no GRH", IBV_QPS_INIT, IBV_QPS_RTR, [](ibv_qp_attr& to) { to.ah_attr.is_global = 0; }},
-      {"GID 3", IBV_QPS_INIT, IBV_QPS_RTR, [](ibv_qp_attr& to) { to.ah_attr.grh.sgid_index = 3; }},
+      {"GID 3", IBV_QPS_INIT, IBV_QPS_RTR, [](ibv_qp_attr& to) { to.ah_attr.grh.sgid_index = 3; },
+       ENODATA},
       {"GID 255", IBV_QPS_INIT, IBV_QPS_RTR,
-       [](ibv_qp_attr& to) { to.ah_attr.grh.sgid_index = 255; }},
+       [](ibv_qp_attr& to) { to.ah_attr.grh.sgid_index = 255; }, ENODATA},
       {"address at port 0", IBV_QPS_INIT, IBV_QPS_RTR,
        [](ibv_qp_attr& to) { to.ah_attr.port_num = 0; }},
       {"address at port 2", IBV_QPS_INIT, IBV_QPS_RTR,
@@ -174,7 +176,7 @@ void values(const Bench& bench, Book& book) {
     ibv_qp_attr attributes = asked(bench, IBV_QPT_RC, bad.from, bad.to, mask);
     bad.change(attributes);
     ibv_qp* const pair = made(bench, IBV_QPT_RC, bad.from);
-    book.check(bad.what, EINVAL, ibv_modify_qp(pair, &attributes, mask));
+    book.check(bad.what, bad.error, ibv_modify_qp(pair, &attributes, mask));
     // The queue pair is as good as before.
     attributes = asked(bench, IBV_QPT_RC, bad.from, bad.to, mask);
     book.check(std::string(bad.what) + ", then a good one", 0,

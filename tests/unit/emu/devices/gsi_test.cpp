@@ -20,11 +20,11 @@ const srd::Address kPeer = srd::Address::v4(10, 0, 0, 2);
 // Stands for the connection manager: keeps the last message, and has one to send if a test wants
 // it.
 struct Agent final : kernel::ManagementAgent {
-  void on_message(TimePoint /*now*/, const srd::Address& from, const srd::Address& to,
-                  std::span<const std::byte> message) override {
-    heard.assign(message.begin(), message.end());
-    heard_from = from;
-    heard_at = to;
+  void on_message(TimePoint /*now*/, const kernel::ManagementArrival& arrival) override {
+    heard.assign(arrival.message.begin(), arrival.message.end());
+    heard_from = arrival.from;
+    heard_at = arrival.to;
+    heard_qpn = arrival.from_qpn;
   }
   void on_timeout(TimePoint /*now*/) override { ++timeouts; }
   bool next_message(kernel::ManagementMessage& out) override {
@@ -40,6 +40,7 @@ struct Agent final : kernel::ManagementAgent {
   std::vector<std::byte> heard;
   srd::Address heard_from;
   srd::Address heard_at;
+  std::uint32_t heard_qpn = 0;
   int timeouts = 0;
   std::optional<kernel::ManagementMessage> pending;
   TimePoint deadline = kNever;
@@ -47,13 +48,25 @@ struct Agent final : kernel::ManagementAgent {
 
 class GsiTest : public ::testing::Test {
  protected:
-  GsiTest() { device.management()->set_agent(&agent); }
+  GsiTest() {
+    device.management()->set_agent(&agent);
+    device.management()->set_other_agent(&other);
+  }
 
-  // A packet as a carrier hands it over: headers around it in front, four bytes behind.
-  void arrive(const wire::Packet& headers, std::size_t payload) {
+  // A packet as a carrier hands it over: headers around it in front, four bytes behind. Its message
+  // is one of connection management, or of the class.
+  void arrive(const wire::Packet& headers, std::size_t payload,
+              std::uint8_t management_class = wire::kCmClass) {
     std::vector<std::byte> packet(wire::kLargestHeader);
     packet.resize(wire::write_headers(headers, packet.data()));
-    packet.resize(packet.size() + payload, std::byte{7});
+    const std::size_t front_size = packet.size();
+    packet.resize(front_size + payload, std::byte{7});
+    if (payload >= 4) {
+      packet[front_size] = std::byte{1};
+      packet[front_size + 1] = static_cast<std::byte>(management_class);
+      packet[front_size + 2] = std::byte{2};
+      packet[front_size + 3] = std::byte{3};
+    }
     std::array<std::byte, wire::kEthernetHeader + wire::kLargestIpUdp> outer{};
     const wire::DatagramHeader around{.source = kPeer, .destination = kOwn};
     const std::size_t front = wire::write_datagram_header(around, packet.size(), outer);
@@ -78,6 +91,7 @@ class GsiTest : public ::testing::Test {
   Abilities abilities;
   RxeDevice device{abilities, engine_config(abilities, kOwn, {1U << 16}, {.mtu = 9000}, 1)};
   Agent agent;
+  Agent other;  // of all other classes
   TimePoint now = time_at(std::chrono::seconds{1});
 };
 
@@ -87,6 +101,38 @@ TEST_F(GsiTest, MessagesArrive) {
   EXPECT_EQ(agent.heard[255], std::byte{7});
   EXPECT_EQ(agent.heard_from, kPeer);
   EXPECT_EQ(agent.heard_at, kOwn);
+}
+
+TEST_F(GsiTest, OtherClassesHaveAnotherAgent) {
+  wire::Packet headers = message_headers();
+  headers.source_qpn = 77;
+  arrive(headers, wire::kMadSize, 0x32);
+  EXPECT_TRUE(agent.heard.empty());
+  ASSERT_EQ(other.heard.size(), wire::kMadSize);
+  EXPECT_EQ(other.heard_qpn, 77U);
+  device.management()->set_other_agent(nullptr);
+  other.heard.clear();
+  arrive(headers, wire::kMadSize, 0x32);
+  EXPECT_TRUE(other.heard.empty());
+}
+
+TEST_F(GsiTest, BothAgentsSend) {
+  agent.pending = other.pending = kernel::ManagementMessage{};
+  other.pending->to_qpn = 0x123456;
+  srd::TxPacket out;
+  std::vector<std::uint32_t> destinations;
+  while (device.next_transmit(now, out)) {
+    wire::Packet headers;
+    ASSERT_EQ(wire::parse_packet(std::span(out.header).first(out.header_size), 0, headers),
+              wire::PacketFault::none);
+    destinations.push_back(headers.destination_qpn);
+  }
+  EXPECT_EQ(destinations, (std::vector<std::uint32_t>{1, 0x123456}));
+  other.deadline = now + std::chrono::milliseconds{5};
+  EXPECT_EQ(device.next_timeout(), other.deadline);
+  device.on_timeout(other.deadline);
+  EXPECT_EQ(other.timeouts, 1);
+  EXPECT_EQ(agent.timeouts, 0);
 }
 
 TEST_F(GsiTest, WhatIsNoMessageDoesNot) {

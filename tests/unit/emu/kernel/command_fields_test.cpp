@@ -39,7 +39,7 @@ const Field kFields[] = {
     {"RegMrBeyond", Command::reg_mr, OF(abi::RegMr, length), std::uint64_t{1} << 46, EFAULT},
     {"RegMrOtherOffset", Command::reg_mr, OF(abi::RegMr, hca_va), 0x1008, EINVAL},
     {"RegMrAddressWraps", Command::reg_mr, OF(abi::RegMr, hca_va), ~std::uint64_t{0xFFF}, EINVAL},
-    {"RegMrDomain", Command::reg_mr, OF(abi::RegMr, pd), kNoHandle, EINVAL},
+    {"RegMrDomain", Command::reg_mr, OF(abi::RegMr, pd), kNoHandle, ENOENT},
     {"RegMrDomainKind", Command::reg_mr, OF(abi::RegMr, pd), 1, EINVAL},
     {"RegMrRemoteWrite", Command::reg_mr, OF(abi::RegMr, access_flags), 2, EINVAL},
     {"RegMrRemoteAtomic", Command::reg_mr, OF(abi::RegMr, access_flags), 8, EINVAL},

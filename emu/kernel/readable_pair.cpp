@@ -1,5 +1,5 @@
 // Owns the bytes by which a descriptor is readable.
-#include "emu/kernel/ucma/event_queue.hpp"
+#include "emu/kernel/readable_pair.hpp"
 
 #include <sys/socket.h>
 
@@ -9,7 +9,7 @@
 
 namespace weft::kernel {
 
-CmEventQueue::~CmEventQueue() {
+ReadablePair::~ReadablePair() {
   for (const int fd : {ours_, theirs_}) {
     if (fd >= 0) {
       native::close(fd);
@@ -17,7 +17,7 @@ CmEventQueue::~CmEventQueue() {
   }
 }
 
-int CmEventQueue::open() {
+int ReadablePair::open() {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     return -1;
@@ -34,14 +34,13 @@ int CmEventQueue::open() {
   return pair[1];
 }
 
-void CmEventQueue::signal() {
+void ReadablePair::signal(std::size_t waiting) {
   std::byte byte{};
-  while (bytes_ < entries_.size() &&
+  while (bytes_ < waiting &&
          native::send(ours_, &byte, sizeof byte, MSG_NOSIGNAL | MSG_DONTWAIT) == 1) {
     ++bytes_;
   }
-  while (bytes_ > entries_.size() &&
-         native::receive(theirs_, &byte, sizeof byte, MSG_DONTWAIT) == 1) {
+  while (bytes_ > waiting && native::receive(theirs_, &byte, sizeof byte, MSG_DONTWAIT) == 1) {
     --bytes_;
   }
 }

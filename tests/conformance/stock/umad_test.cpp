@@ -1,0 +1,106 @@
+// Tests with programs that use management datagrams over the soft-RoCE device: those of
+// infiniband-diags, which read files or ask by LIDs, and one of ours that asks by GIDs.
+#include <string>
+
+#include "tests/conformance/run_weft.hpp"
+
+namespace weft::testing {
+namespace {
+
+const std::string kUmad = WEFT_UMAD;
+constexpr const char* kQuiet = "-q --no-prefix --device rxe -- ";
+
+TEST(Umad, IbstatShowsTheDevice) {
+  WEFT_NEEDS("ibstat");
+  const Outcome outcome = run_weft("-q --no-prefix --device rxe --nics 2 -- ibstat");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  for (const char* text : {"CA 'rxe_0'", "CA 'rxe_1'", "Number of ports: 1", "State: Active",
+                           "Physical state: LinkUp", "Link layer: Ethernet"}) {
+    EXPECT_TRUE(outcome.says(text)) << text << "\n" << outcome.output;
+  }
+}
+
+TEST(Umad, IbstatusShowsThePort) {
+  WEFT_NEEDS("ibstatus");
+  const Outcome outcome = run_weft(std::string(kQuiet) + "ibstatus");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  for (const char* text : {"'rxe_0' port 1", "4: ACTIVE", "5: LinkUp", "Ethernet"}) {
+    EXPECT_TRUE(outcome.says(text)) << text << "\n" << outcome.output;
+  }
+}
+
+// A RoCE port has no LIDs and no subnet manager: what asks by them is refused, as by Linux.
+TEST(Umad, WhatAsksByLidsIsRefused) {
+  WEFT_NEEDS("ibping");
+  const Outcome ping = run_weft(std::string(kQuiet) + "ibping -c 1 -L 1");
+  EXPECT_NE(ping.code, 0) << ping.output;
+  EXPECT_TRUE(ping.says("Invalid argument")) << ping.output;
+  const Outcome manager = run_weft(std::string(kQuiet) + "sminfo");
+  EXPECT_NE(manager.code, 0) << manager.output;
+}
+
+TEST(Umad, RefusalsAreLinuxs) {
+  const Outcome outcome = run_weft(kQuiet + kUmad + " refusals");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("0 wrong")) << outcome.output;
+}
+
+TEST(Umad, PingsAreAnswered) {
+  const Outcome outcome =
+      run_weft(kQuiet + kUmad + " serve 500 : " + kUmad + " ask 500 {h1.ip6}", 100);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("answered 500")) << outcome.output;
+}
+
+// As on Linux (docs/roce.md).
+TEST(Umad, AnswersByIpv4AreNotHeard) {
+  const Outcome outcome =
+      run_weft(kQuiet + kUmad + " serve 1 : sh -c '! timeout 3 " + kUmad + " ask 1 {h1.ip}'", 100);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("served 1")) << outcome.output;
+  EXPECT_FALSE(outcome.says("answered")) << outcome.output;
+}
+
+TEST(Umad, PingsAreAnsweredWhereSomeAreLost) {
+  const Outcome outcome =
+      run_weft("--device rxe --topology " WEFT_LEAF_SPINE " --fault 'link: tor0-*, loss: 0.1' -- " +
+                   kUmad + " serve 100 : " + kUmad + " ask 100 {h1.ip6}",
+               100);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("answered 100")) << outcome.output;
+  EXPECT_TRUE(outcome.says("(loss ")) << "nothing was lost\n" << outcome.output;
+}
+
+// Methods belong to the host: a process that dies leaves them to the next one.
+TEST(Umad, AServerThatDiesLeavesItsMethods) {
+  const Outcome outcome = run_weft(kQuiet + std::string("sh -c '") + kUmad + " die {h2.ip}; " +
+                                       kUmad + " serve 20' : " + kUmad + " ask 20 {h1.ip6}",
+                                   100);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("answered 20")) << outcome.output;
+}
+
+TEST(Umad, TwoServersOfOneHostExcludeEachOther) {
+  const Outcome outcome = run_weft(
+      kQuiet + std::string("sh -c '") + kUmad + " serve 20 & sleep 1; " + kUmad +
+          " serve 1 && exit 9; wait $!' : sh -c 'sleep 1; exec " + kUmad + " ask 20 {h1.ip6}'",
+      100);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("no agent for pings: Invalid argument")) << outcome.output;
+}
+
+TEST(Umad, NobodyIsThere) {
+  const Outcome outcome = run_weft(kQuiet + kUmad + " ask 1 127.66.66.66");
+  EXPECT_NE(outcome.code, 0) << outcome.output;
+  EXPECT_TRUE(outcome.says("asking: Connection timed out")) << outcome.output;
+}
+
+// Efa devices have no such datagrams.
+TEST(Umad, OfEfaThereIsNone) {
+  const Outcome outcome =
+      run_weft("-q --no-prefix --device efa -- sh -c 'test ! -e /dev/infiniband/umad0'");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
+}  // namespace
+}  // namespace weft::testing

@@ -1,0 +1,93 @@
+// Tests to which process a datagram of management goes, of other classes than connections'.
+#include "emu/daemon/management.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "emu/roce/wire/mad.hpp"
+#include "emu/roce/wire/mad_header.hpp"
+#include "emu/roce/wire/packet.hpp"
+
+namespace weft::daemon {
+namespace {
+
+namespace wire = roce::wire;
+
+constexpr std::uint8_t kClass = 0x32;
+constexpr std::uint32_t kOui = 0x001405;
+constexpr std::uint16_t kOwner = 7;
+constexpr std::uint8_t kAsker = 9;
+
+class ManagementRouteTest : public ::testing::Test {
+ protected:
+  ManagementRouteTest() {
+    EXPECT_TRUE(services.claim(wire::method_service(kClass, 1, 1, kOui), kOwner));
+    mad[0] = mad[2] = mad[3] = std::byte{1};
+    mad[1] = std::byte{kClass};
+    mad[8] = std::byte{kAsker};
+    mad[38] = std::byte{0x14};
+    mad[39] = std::byte{0x05};
+  }
+  // From the BTH to the ICRC.
+  [[nodiscard]] ManagementRoute route(std::size_t size = wire::kMadSize) const {
+    wire::Packet headers;
+    headers.opcode = wire::opcode_of(wire::Transport::ud, wire::Operation::send_only);
+    headers.destination_qpn = headers.source_qpn = 1;
+    headers.qkey = wire::kGsiQkey;
+    std::vector<std::byte> packet(wire::kLargestHeader);
+    packet.resize(wire::write_headers(headers, packet.data()));
+    packet.insert(packet.end(), mad.begin(), mad.begin() + static_cast<std::ptrdiff_t>(size));
+    packet.resize(packet.size() + wire::kIcrcSize);
+    return route_management(services, packet);
+  }
+  [[nodiscard]] ManagementRoute route_with(std::size_t at, unsigned value) {
+    const std::byte before = std::exchange(mad[at], static_cast<std::byte>(value));
+    const ManagementRoute found = route();
+    mad[at] = before;
+    return found;
+  }
+
+  Services services;
+  std::array<std::byte, wire::kMadSize> mad{};
+};
+
+TEST_F(ManagementRouteTest, RequestsGoToWhoHasTheirMethod) {
+  EXPECT_EQ(route().place, kOwner);
+  for (const std::size_t at : {0, 1, 2, 3, 37, 38, 39}) {
+    const ManagementRoute other = route_with(at, 0x42);
+    EXPECT_EQ(other.place, 0U) << at;
+    EXPECT_FALSE(other.refuse || other.ends) << at;
+  }
+}
+
+TEST_F(ManagementRouteTest, AnswersGoToTheProcessThatHasAsked) {
+  EXPECT_EQ(route_with(3, 0x81).place, kAsker);
+  EXPECT_EQ(route_with(3, 0xFF).place, kAsker);
+  EXPECT_EQ(route_with(3, 7).place, kAsker) << "a trap's repression";
+  mad[3] = std::byte{0x81};
+  EXPECT_EQ(route_with(8, 0).place, 0U);
+}
+
+TEST_F(ManagementRouteTest, WhatIsNoneGoesNowhere) {
+  EXPECT_EQ(route(wire::kMadSize - 4).place, 0U);
+  EXPECT_EQ(route(0).place, 0U);
+  EXPECT_EQ(route_with(1, wire::kSubnetLidRouted).place, 0U);
+  EXPECT_EQ(route_with(1, wire::kSubnetDirected).place, 0U);
+}
+
+// A method is no service: who asks for a connection by its number finds nobody.
+TEST_F(ManagementRouteTest, MethodsAreNoServices) {
+  wire::CmMessage request;
+  request.kind = wire::CmKind::request;
+  request.service_id = wire::method_service(kClass, 1, 1, kOui);
+  wire::write_cm(request, mad);
+  const ManagementRoute found = route();
+  EXPECT_EQ(found.place, 0U);
+  EXPECT_TRUE(found.refuse);
+}
+
+}  // namespace
+}  // namespace weft::daemon
