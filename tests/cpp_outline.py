@@ -31,6 +31,7 @@ class Function(NamedTuple):
 class Outline(NamedTuple):
     functions: list  # those with a body, as Function
     declared: list   # (name, line) of functions and constants, at declarations and definitions
+    overrides: set   # names among them of functions that the users of a base call
     types: list      # (name, line) of types that are defined in a namespace, not within a type
 
 
@@ -90,6 +91,7 @@ class Reader:
         self.line_ends = [found.start() for found in re.finditer("\n", self.text)]
         self.functions = []
         self.declared = []
+        self.overrides = set()
         self.types = []
         self.type_depth = []  # of each open scope: whether it is a type's
         self.start = 0  # of the present declaration
@@ -114,8 +116,11 @@ class Reader:
                 and function_name(head) is not None)
 
     def note_declaration(self, end):
-        name = declared_name(self.head(end))
+        head = self.head(end)
+        name = declared_name(head)
         if name:
+            if re.search(r"\boverride\b", head):
+                self.overrides.add(name)
             self.declared.append((name, self.line_of(self.first_word())))
 
     def note_type(self, at):
@@ -158,7 +163,7 @@ class Reader:
             elif not parentheses:
                 self.note_declaration(at)
                 self.start = at + 1
-        return Outline(self.functions, self.declared, self.types)
+        return Outline(self.functions, self.declared, self.overrides, self.types)
 
 
 def outline(bare_text):

@@ -422,7 +422,8 @@ class Tidy:
         self.check_needed(allowed.keys() - needed, {key: at for key, (_, at) in allowed.items()})
 
     def check_unused_names(self, kept):
-        """A name that our headers declare is used somewhere in the product; tests do not count."""
+        """A name that our headers declare is used somewhere in the product; tests do not count.
+        What overrides is used by those who know the base, which may be other people's."""
         uses, declarations = Counter(), Counter()
         product = [path for path in self.bare if path.startswith(PRODUCT)]
         for path in product:
@@ -431,7 +432,8 @@ class Tidy:
         unused = {}
         for path in product:
             for name, line in self.outlines[path].declared if path.endswith((".hpp", ".h")) else ():
-                if uses[name] <= declarations[name]:
+                if (uses[name] <= declarations[name]
+                        and name not in self.outlines[path].overrides):
                     unused.setdefault((path, name), line)
         for (path, name), line in unused.items():
             if (path, name) not in kept:

@@ -253,6 +253,12 @@ class TidyTest(unittest.TestCase):
         tidy = tidy_of(CLEAN | {"srd/base/a.cpp": TOP + "\n" * 450})
         self.assertEqual((tidy.findings, len(tidy.warnings)), ([], 1))
 
+    def test_what_overrides_is_used_by_those_who_know_the_base(self):
+        for word, findings in ((" override", []), ("", ["unused-name"])):
+            text = HEADER + f"class A : B {{\n  int nobodys(){word} {{ return 1; }}\n}};\n"
+            found = tidy_of(CLEAN | {"srd/base/time.hpp": text}).findings
+            self.assertEqual([one.split(": ")[1] for one in found], findings)
+
     def test_exceptions_let_pass_what_they_name(self):
         planted = {
             "srd/base/a.cpp": TOP + function(LONG_FUNCTION + 5, "A::f"),

@@ -8,15 +8,13 @@
 #include <type_traits>
 
 #include "integration/nccl/plugin.hpp"
+#include "integration/nccl/properties.hpp"
 
 namespace weft::nccl {
 namespace {
 
 using abi::DeviceHandle;
 using abi::Result;
-
-constexpr const char* kName = "weft";
-constexpr std::size_t kMaxBytes = srd::kMaxTransfer;
 
 // --- Calls that are the same in all versions, or differ in what they leave out.
 Result init_v6(abi::Logger logger) { return plugin::init(logger); }
@@ -28,41 +26,6 @@ Result init_v11(void** context, std::uint64_t, abi::Config*, abi::Logger logger,
 }
 Result finalize(void*) { return plugin::finalize(); }
 Result ignore_attributes(void*, abi::NetAttributes*) { return abi::kSuccess; }
-
-template <class P>
-Result properties(int index, P* out) {
-  const Device* const device = plugin::device(index);
-  if (device == nullptr) {
-    return abi::kInvalidArgument;
-  }
-  *out = {};
-  out->name = const_cast<char*>(device->name.c_str());
-  out->guid = device->guid;
-  // pciPath stays null: the NIC has no place among the machine's PCI devices.
-  out->ptrSupport = abi::kHostMemory;
-  out->speed = device->speed;
-  out->port = 1;
-  out->latency = device->latency;
-  out->maxComms = 65536;
-  out->maxRecvs = static_cast<int>(kMaxGroup);
-  if constexpr (requires { out->netDeviceType; }) {
-    out->netDeviceType = abi::kHostDevice;
-  }
-  if constexpr (requires { out->vProps; }) {
-    out->vProps.ndevs = 1;
-    out->vProps.devs[0] = index;
-    out->maxP2pBytes = kMaxBytes;
-    out->maxCollBytes = kMaxBytes;
-  }
-  if constexpr (requires { out->maxMultiRequestSize; }) {
-    out->maxMultiRequestSize = 1;
-  }
-  if constexpr (requires { out->railId; }) {
-    out->railId = static_cast<std::int16_t>(index);
-    out->planeId = abi::kUndefined;
-  }
-  return abi::kSuccess;
-}
 
 void leave_host(DeviceHandle** device) {
   if (device != nullptr) {  // no code of ours on the device
@@ -129,7 +92,7 @@ Result flush(void*, int, void**, int*, void**, void** request) { return plugin::
 template <class Table>
 constexpr Table common() {
   Table table{};
-  table.name = kName;
+  table.name = kPluginName;
   table.devices = plugin::devices;
   table.getProperties = properties<typename Table::Properties>;
   table.deregMr = plugin::deregister_memory;

@@ -234,7 +234,8 @@ Nic::~Nic() { background_.reset(); }
 
 void Nic::drain(Duration limit) {
   const TimePoint end = srd::monotonic_now() + limit;
-  while (!with([](Core& core) { return core.idle(); }) && srd::monotonic_now() < end) {
+  while (!with_machine([](NetMachine& machine) { return machine.idle(); }) &&
+         srd::monotonic_now() < end) {
     poll();
     srd::give_way();
   }
@@ -262,6 +263,16 @@ Result<void> Nic::write_report(const std::string& path, const std::string& devic
     text << "{\"device\": \"" << device << "\", \"pid\": " << ::getpid();
     for (const auto& [name, count] : counts) {
       text << ", \"" << name << "\": " << count;
+    }
+    if (const Rma* const rma = machine.opened_rma()) {
+      const RmaCounters& counters = rma->counters();
+      text << ", \"puts\": " << counters.puts << ", \"gets\": " << counters.gets
+           << ", \"signals\": " << counters.signals
+           << ", \"signals_applied\": " << counters.signals_applied
+           << ", \"signals_held\": " << counters.signals_held
+           << ", \"rma_stalls\": " << counters.stalls << ", \"rma_strays\": " << counters.strays
+           << ", \"rma_malformed\": " << counters.malformed
+           << ", \"failed_members\": " << counters.failed_members;
     }
     text << "}\n";
   });

@@ -7,6 +7,7 @@
 
 #include "integration/nccl/core/net_machine.hpp"
 #include "srd/run/background.hpp"
+#include "srd/run/clock.hpp"
 #include "srd/run/host.hpp"
 
 namespace weft::nccl {
@@ -44,7 +45,14 @@ class Nic {
   decltype(auto) with(F&& f) {
     return host_->with([&](NetMachine& machine, TimePoint) { return f(machine.core()); });
   }
+  // The same with f(machine).
+  template <class F>
+  decltype(auto) with_machine(F&& f) {
+    return host_->with([&](NetMachine& machine, TimePoint) { return f(machine); });
+  }
   void poll() { (void)host_->poll(); }
+  // Until a packet or a timer comes, for `limit` at the most.
+  void sleep(Duration limit) { host_->sleep(srd::monotonic_now() + limit); }
   // Polls until what was sent has been acknowledged, for `limit` at the most.
   void drain(Duration limit);
   // In the child of a fork: nothing of this may be touched any more.

@@ -1,4 +1,4 @@
-// Owns the plugin's one life in a process: its devices, and the calls of NCCL's threads.
+// Owns the calls of NCCL's threads for connections.
 //
 // NCCL calls from several threads, for different connections at the same time. Each call takes the
 // lock of its device for a moment (Nic::with()). What is returned to NCCL as a pointer (a listener,
@@ -6,21 +6,14 @@
 // because deregMr() gets either.
 #include "integration/nccl/plugin.hpp"
 
-#include <pthread.h>
-
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <mutex>
-#include <string>
-#include <vector>
+
+#include "integration/nccl/library.hpp"
 
 namespace weft::nccl::plugin {
 namespace {
-
-// How long finalize() waits at most for what was sent to be acknowledged.
-constexpr Duration kDrain = std::chrono::milliseconds{200};
 
 // What NCCL holds. The same kind of object stands for both ends: deregMr() gets either.
 struct End {
@@ -33,162 +26,7 @@ struct Listener {
   std::uint32_t id = 0;
 };
 
-struct Library {
-  std::mutex mutex;  // of the life of devices; calls for connections do not take it
-  abi::Logger logger = nullptr;
-  int users = 0;
-  Settings settings;
-  // By pointer, since NCCL keeps pointers to names.
-  std::vector<std::unique_ptr<Device>> devices;
-  std::vector<std::unique_ptr<Nic>> nics;
-  bool forked = false;
-
-  void log(int level, const std::string& text) const {
-    if (logger != nullptr) {
-      logger(level, abi::kLogInit | abi::kLogNet, "weft", 0, "NET/weft: %s", text.c_str());
-    }
-  }
-};
-
-// Never destroyed: threads of the process may call until it ends.
-Library& library() {
-  static auto* const the_one = new Library;
-  return *the_one;
-}
-
-abi::Result result_of(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::ok:
-      return abi::kSuccess;
-    case Outcome::system_error:
-      return abi::kSystemError;
-    case Outcome::internal_error:
-      return abi::kInternalError;
-    case Outcome::invalid_argument:
-      return abi::kInvalidArgument;
-    case Outcome::invalid_usage:
-      return abi::kInvalidUsage;
-    case Outcome::remote_error:
-      return abi::kRemoteError;
-  }
-  return abi::kInternalError;
-}
-
-// NCCL calls through C function pointers, so no exception may leave. In a forked child every call
-// fails once a device was up in the parent: see after_fork().
-template <class F>
-abi::Result guarded(F&& f) {
-  try {
-    return library().forked ? abi::kSystemError : f();
-  } catch (...) {
-    return abi::kInternalError;
-  }
-}
-
-// In the child nothing of the parent's devices may be touched: rings have one consumer.
-void after_fork() {
-  for (const auto& nic : library().nics) {
-    if (nic) {
-      nic->abandon();
-      library().forked = true;
-    }
-  }
-}
-
-// Devices come up when they are first used, not when they are listed.
-Nic* nic_of(int index) {
-  Library& all = library();
-  const std::scoped_lock lock(all.mutex);
-  if (index < 0 || static_cast<std::size_t>(index) >= all.devices.size()) {
-    return nullptr;
-  }
-  auto& nic = all.nics[static_cast<std::size_t>(index)];
-  if (!nic) {
-    auto started = Nic::start(all.settings, static_cast<std::size_t>(index));
-    if (!started) {
-      all.log(abi::kWarn, started.error().message);
-      return nullptr;
-    }
-    nic = std::move(*started);
-  }
-  return nic.get();
-}
-
-// Finds the devices, once in a process's life.
-void prepare(Library& all) {
-  // Without GPUDirect the low-latency protocols only add copies; NCCL reads this later.
-  ::setenv("NCCL_PROTO", "Simple", 0);
-  static const int once = ::pthread_atfork(nullptr, nullptr, after_fork);
-  (void)once;
-  all.settings = settings_from_environment();
-  auto found = find_devices(all.settings);
-  if (!found) {
-    all.log(abi::kWarn, found.error().message);
-    return;
-  }
-  for (Device& device : *found) {
-    all.devices.push_back(std::make_unique<Device>(std::move(device)));
-    all.nics.emplace_back();
-  }
-}
-
 }  // namespace
-
-abi::Result init(abi::Logger logger) {
-  return guarded([&] {
-    Library& all = library();
-    const std::scoped_lock lock(all.mutex);
-    all.logger = logger;
-    ++all.users;
-    if (all.devices.empty()) {
-      prepare(all);
-    }
-    return all.devices.empty() ? abi::kSystemError : abi::kSuccess;
-  });
-}
-
-// The last communicator has gone: what was sent must arrive, for the process may end now.
-abi::Result finalize() {
-  return guarded([] {
-    Library& all = library();
-    const std::scoped_lock lock(all.mutex);
-    if (all.users == 0 || --all.users != 0) {
-      return abi::kSuccess;
-    }
-    const char* const report = std::getenv("WEFT_NCCL_REPORT");
-    for (std::size_t i = 0; i < all.nics.size(); ++i) {
-      if (!all.nics[i]) {
-        continue;
-      }
-      all.nics[i]->drain(kDrain);
-      if (report != nullptr && *report != '\0') {
-        if (const auto written = all.nics[i]->write_report(report, all.devices[i]->name);
-            !written) {
-          all.log(abi::kWarn, written.error().message);
-        }
-      }
-      all.nics[i].reset();
-    }
-    return abi::kSuccess;
-  });
-}
-
-// How many there are is known without bringing any of them up.
-abi::Result devices(int* count) {
-  return guarded([&] {
-    Library& all = library();
-    const std::scoped_lock lock(all.mutex);
-    *count = static_cast<int>(all.devices.size());
-    return abi::kSuccess;
-  });
-}
-
-const Device* device(int index) {
-  Library& all = library();
-  const std::scoped_lock lock(all.mutex);
-  const bool known = index >= 0 && static_cast<std::size_t>(index) < all.devices.size();
-  return known ? all.devices[static_cast<std::size_t>(index)].get() : nullptr;
-}
 
 abi::Result listen(int index, void* handle, void** listener) {
   return guarded([&] {
@@ -246,7 +84,7 @@ abi::Result register_memory(void* connection, void* data, std::size_t size, int 
   return guarded([&] {
     *region = nullptr;
     if (type != abi::kHostMemory) {
-      library().log(abi::kWarn, "only host memory can be registered");
+      warn("only host memory can be registered");
       return abi::kInvalidUsage;
     }
     const End& end = *static_cast<End*>(connection);
@@ -256,7 +94,7 @@ abi::Result register_memory(void* connection, void* data, std::size_t size, int 
                                   : core.register_memory(*end.receives, bytes, size);
     });
     if (!made) {
-      library().log(abi::kWarn, made.error().message);
+      warn(made.error().message);
       return abi::kSystemError;
     }
     *region = *made;

@@ -19,8 +19,12 @@ void Core::progress(TimePoint now) {
     // A copy: what is done with it may post work, and so move the queue.
     const Completion completion = *next;
     engine_.pop_completion();
-    on_completion(completion);
+    take(completion);
   }
+  follow_up(now);
+}
+
+void Core::follow_up(TimePoint now) {
   if (engine_.counters().peer_restarts != seen_restarts_) {
     notice_restarts();
   }
@@ -39,7 +43,7 @@ void Core::progress(TimePoint now) {
   }
 }
 
-void Core::on_completion(const Completion& completion) {
+void Core::take(const Completion& completion) {
   if (completion.kind == Completion::Kind::receive_write_imm) {
     on_immediate(completion);
     return;
@@ -70,6 +74,8 @@ void Core::on_completion(const Completion& completion) {
         on_failure(watches_[cookie.index].partner, completion.status);
       }
       break;
+    case Lane::remote:
+      break;  // of groups only
   }
 }
 

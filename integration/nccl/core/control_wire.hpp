@@ -22,7 +22,7 @@ enum class ControlKind : std::uint8_t {
   goodbye = 6,   // either: this end of the connection is no more
 };
 
-inline constexpr std::uint8_t kControlVersion = 1;
+inline constexpr std::uint8_t kControlVersion = 2;
 inline constexpr std::size_t kMaxGroup = 8;  // buffers of one receive
 
 // Every message is the payload of an engine's send. Which end of a connection is meant follows from
@@ -50,8 +50,7 @@ struct ControlEntry {
   boost::endian::big_uint64_buf_t address{0};
   boost::endian::big_uint32_buf_t key{0};
   boost::endian::big_uint32_buf_t size{0};
-  boost::endian::big_int32_buf_t tag{0};
-  boost::endian::big_uint32_buf_t reserved{0};
+  boost::endian::big_int64_buf_t tag{0};
 };
 static_assert(sizeof(ControlEntry) == 24);
 

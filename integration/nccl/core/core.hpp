@@ -57,6 +57,9 @@ class Core {
   Core& operator=(const Core&) = delete;
 
   void progress(TimePoint now);
+  // The same for somebody who takes the completions, those of others among them, from the engine.
+  void take(const srd::Completion& completion);
+  void follow_up(TimePoint now);
   [[nodiscard]] TimePoint next_timeout() const { return next_check_; }
 
   [[nodiscard]] std::uint32_t listen(ListenHandle& handle);
@@ -79,8 +82,8 @@ class Core {
   [[nodiscard]] bool deregister(SendComm& connection, const Region* region);
   [[nodiscard]] bool deregister(ReceiveComm& connection, const Region* region);
 
-  [[nodiscard]] Outcome send(SendComm& connection, std::byte* data, std::size_t size, int tag,
-                             const Region* region, Request*& out) {
+  [[nodiscard]] Outcome send(SendComm& connection, std::byte* data, std::size_t size,
+                             std::int64_t tag, const Region* region, Request*& out) {
     return connection.post(links_, data, size, tag, region, out);
   }
   [[nodiscard]] Outcome receive(ReceiveComm& connection, std::span<const Buffer> buffers,
@@ -148,7 +151,6 @@ class Core {
                                                            bool& found);
 
   // arrive.cpp
-  void on_completion(const srd::Completion& completion);
   void on_control(const srd::Completion& completion, std::span<const std::byte> message);
   [[nodiscard]] bool knows(const Listener& listener, const Hello& hello) const;
   void dismiss(const srd::Completion& completion, const ControlHeader& header);

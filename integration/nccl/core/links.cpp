@@ -22,14 +22,14 @@ Result<void> Links::open() {
                                             .address = 0,
                                             .length = 1,
                                             .access = srd::Access::remote_write,
-                                            .domain = kDomain});
+                                            .domain = domain_});
   if (!key) {
     return tl::unexpected(key.error());
   }
   empty_key_ = *key;
   const srd::EndpointConfig configs[kEndpoints] = {
       {.qkey = qkey_, .domain = 0, .receive_depth = kReceiveBuffers},
-      {.qkey = qkey_, .domain = kDomain, .receive_depth = 0, .unsolicited_immediate = true},
+      {.qkey = qkey_, .domain = domain_, .receive_depth = 0, .unsolicited_immediate = true},
       {.qkey = qkey_, .domain = 0, .receive_depth = 0}};
   for (std::uint32_t i = 0; i < kEndpoints; ++i) {
     if (auto opened = engine_.open_endpoint(srd::Qpn{first_.value() + i}, configs[i]); !opened) {
@@ -63,9 +63,10 @@ void Links::post_receive(std::uint32_t buffer) {
 }
 
 // The buffer is free again when the message has been acknowledged or has failed (on_sent()).
-bool Links::post(const Partner& to, std::span<const std::byte> message, bool matters) {
+std::optional<std::uint32_t> Links::post(const Partner& to, std::span<const std::byte> message,
+                                         bool matters) {
   if (free_buffers_.empty()) {
-    return false;
+    return std::nullopt;
   }
   const std::uint32_t buffer = free_buffers_.back();
   std::byte* const bytes = send_buffers_.data() + buffer * kMaxControl;
@@ -78,16 +79,17 @@ bool Links::post(const Partner& to, std::span<const std::byte> message, bool mat
   request.cookie = Cookie{Lane::control_send, 0, buffer}.pack();
   request.segments[0] = {bytes, static_cast<std::uint32_t>(message.size())};
   if (engine_.post(request) != srd::PostResult::accepted) {
-    return false;
+    return std::nullopt;
   }
   receivers_[buffer] = matters ? std::optional(to) : std::nullopt;
   free_buffers_.pop_back();
-  return true;
+  return buffer;
 }
 
 // For messages that the caller can repeat: nothing is stored.
-bool Links::try_send(const Partner& to, std::span<const std::byte> message) {
-  return backlog_.empty() && post(to, message, true);
+std::optional<std::uint32_t> Links::try_send(const Partner& to,
+                                             std::span<const std::byte> message) {
+  return backlog_.empty() ? post(to, message, true) : std::nullopt;
 }
 
 void Links::send(const Partner& to, ControlHeader header, bool matters) {

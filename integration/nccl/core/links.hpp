@@ -15,17 +15,17 @@
 
 namespace weft::nccl {
 
-// The protection domain of the data endpoint and of registered memory. The other endpoints are
-// outside of it: no write reaches memory through them.
+// The protection domain of the data endpoint and of registered memory, for connections. The other
+// endpoints are outside of it: no write reaches memory through them.
 inline constexpr std::uint32_t kDomain = 1;
 inline constexpr std::uint32_t kEndpoints = 3;
 
 // What a request to the engine was for.
-enum class Lane : std::uint8_t { control_receive, control_send, write, watch };
+enum class Lane : std::uint8_t { control_receive, control_send, write, watch, remote };
 struct Cookie {
   Lane lane{};
   std::uint16_t number = 0;  // write: of the sending end
-  std::uint32_t index = 0;   // write: of its request; the others: of a buffer or a peer
+  std::uint32_t index = 0;   // write, remote: of its request; the others: of a buffer or a peer
 
   [[nodiscard]] constexpr std::uint64_t pack() const {
     return std::uint64_t{static_cast<std::uint8_t>(lane)} << 48 | std::uint64_t{number} << 32 |
@@ -39,8 +39,10 @@ struct Cookie {
 
 class Links {
  public:
-  Links(srd::Engine& engine, srd::Qpn first, std::uint32_t qkey)
-      : engine_(engine), first_(first), qkey_(qkey) {}
+  static constexpr std::uint32_t kSendBuffers = 512;  // of control messages
+
+  Links(srd::Engine& engine, srd::Qpn first, std::uint32_t qkey, std::uint32_t domain = kDomain)
+      : engine_(engine), first_(first), qkey_(qkey), domain_(domain) {}
   // Opens the endpoints. To be called once.
   [[nodiscard]] Result<void> open();
   void close();
@@ -56,8 +58,10 @@ class Links {
   // The numbers of sending ends for whose writes the engine had no room.
   [[nodiscard]] RingQueue<std::uint16_t>& stalled() { return stalled_; }
 
-  // --- Control messages. False: no room at present, nothing was sent.
-  [[nodiscard]] bool try_send(const Partner& to, std::span<const std::byte> message);
+  // --- Control messages. Gives the buffer that holds it until on_sent(); nothing: no room at
+  // present, nothing was sent.
+  [[nodiscard]] std::optional<std::uint32_t> try_send(const Partner& to,
+                                                      std::span<const std::byte> message);
   // Sent as soon as there is room. If it does not arrive, no request fails unless `matters`.
   void send(const Partner& to, ControlHeader header, bool matters = true);
   void retry();
@@ -71,7 +75,6 @@ class Links {
   void post_receive(std::uint32_t buffer);
 
  private:
-  static constexpr std::uint32_t kSendBuffers = 512;
   static constexpr std::uint32_t kReceiveBuffers = 1024;
 
   // A message of the backlog. Announcements are never in it: NCCL repeats a receive that finds no
@@ -82,11 +85,13 @@ class Links {
     bool matters = true;
   };
 
-  [[nodiscard]] bool post(const Partner& to, std::span<const std::byte> message, bool matters);
+  [[nodiscard]] std::optional<std::uint32_t> post(const Partner& to,
+                                                  std::span<const std::byte> message, bool matters);
 
   srd::Engine& engine_;
   srd::Qpn first_;
   std::uint32_t qkey_;
+  std::uint32_t domain_;
   srd::RegionKey empty_key_;
   std::byte empty_{};
   CoreCounters counters_;

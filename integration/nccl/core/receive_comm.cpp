@@ -89,7 +89,7 @@ bool ReceiveComm::announce(Links& links, std::span<const Buffer> buffers) {
     std::memcpy(message.data() + length, &entry, sizeof entry);
     length += sizeof entry;
   }
-  return links.try_send(partner, std::span{message}.first(length));
+  return links.try_send(partner, std::span{message}.first(length)).has_value();
 }
 
 // A failed end still takes messages into its slots, without ending requests a second time.

@@ -13,7 +13,7 @@ namespace weft::nccl {
 struct Buffer {
   std::byte* data = nullptr;
   std::size_t size = 0;
-  int tag = 0;
+  std::int64_t tag = 0;
   const Region* region = nullptr;
 };
 

@@ -23,7 +23,7 @@ void SendComm::ask(Links& links, std::uint32_t listener, std::uint64_t secret) {
   links.send(partner, hello);
 }
 
-Outcome SendComm::post(Links& links, std::byte* data, std::size_t size, int tag,
+Outcome SendComm::post(Links& links, std::byte* data, std::size_t size, std::int64_t tag,
                        const Region* region, Request*& out) {
   out = nullptr;
   if (state != State::open) {
@@ -78,7 +78,7 @@ bool SendComm::on_announce(Links& links, const ControlHeader& header,
 
 // A search over at most 64 groups of 8. A sender that follows its receiver finds the first one to
 // fit.
-std::optional<SendComm::Place> SendComm::find(int tag) {
+std::optional<SendComm::Place> SendComm::find(std::int64_t tag) {
   for (std::uint32_t sequence = first_; sequence != known_; ++sequence) {
     const Group& one = group(sequence);
     for (unsigned left = one.unused; left != 0; left &= left - 1) {

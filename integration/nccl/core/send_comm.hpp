@@ -27,7 +27,7 @@ class SendComm : public Comm {
   void ask_again(Links& links) { ask(links, listener_, secret_); }
 
   // `out` is null if there is no room: ask again.
-  [[nodiscard]] Outcome post(Links& links, std::byte* data, std::size_t size, int tag,
+  [[nodiscard]] Outcome post(Links& links, std::byte* data, std::size_t size, std::int64_t tag,
                              const Region* region, Request*& out);
   // False: the peer does what no receiving end does.
   [[nodiscard]] bool on_announce(Links& links, const ControlHeader& header,
@@ -45,7 +45,7 @@ class SendComm : public Comm {
   struct Record {
     std::byte* data = nullptr;
     std::uint32_t size = 0;
-    int tag = 0;
+    std::int64_t tag = 0;
     const Region* region = nullptr;
   };
   // A buffer of the partner's, as announced.
@@ -53,7 +53,7 @@ class SendComm : public Comm {
     std::uint64_t address = 0;
     srd::RegionKey key;
     std::uint32_t size = 0;
-    int tag = 0;
+    std::int64_t tag = 0;
   };
   struct Group {
     bool known = false;
@@ -69,7 +69,7 @@ class SendComm : public Comm {
   [[nodiscard]] Group& group(std::uint32_t sequence) {
     return groups_[sequence % Immediate::kSlots];
   }
-  [[nodiscard]] std::optional<Place> find(int tag);
+  [[nodiscard]] std::optional<Place> find(std::int64_t tag);
   [[nodiscard]] Written write(Links& links, std::uint32_t index, Place place);
   void end_waiting(Outcome outcome);
 

@@ -27,13 +27,13 @@ struct Line {
     out_region = *lab.core(0).register_memory(*ends.sender, out.data(), out.size());
     in_region = *lab.core(1).register_memory(*ends.receiver, in.data(), in.size());
   }
-  Request* send(std::size_t at, std::size_t size, int tag = 0) {
+  Request* send(std::size_t at, std::size_t size, std::int64_t tag = 0) {
     Request* request = nullptr;
     EXPECT_EQ(lab.core(0).send(*ends.sender, out.data() + at, size, tag, out_region, request),
               Outcome::ok);
     return request;
   }
-  Request* receive(std::size_t at, std::size_t size, int tag = 0, bool early = false) {
+  Request* receive(std::size_t at, std::size_t size, std::int64_t tag = 0, bool early = false) {
     const Buffer buffer{in.data() + at, size, tag, in_region};
     Request* request = nullptr;
     EXPECT_EQ(lab.core(1).receive(*ends.receiver, {&buffer, 1}, early, request), Outcome::ok);
@@ -73,6 +73,26 @@ TEST_P(Sizes, ArriveWithEveryByteAndWithTheirSize) {
 INSTANTIATE_TEST_SUITE_P(Borders, Sizes,
                          ::testing::Values(0, 1, 7, 1023, 1024, 1025, 4096, 65536, 1048575,
                                            1048576));
+
+// Gloo's tags have 64 bits.
+TEST(NcclCore, TagsAreToldApartByTheirUpperBits) {
+  Line line(64);
+  const std::int64_t tags[] = {1, std::int64_t{1} << 32 | 1, -1, std::int64_t{1} << 63 | 1};
+  Request* receives[4];
+  Request* sends[4];
+  for (std::size_t i = 0; i < 4; ++i) {
+    receives[i] = line.receive(i * 16, 16, tags[i]);
+  }
+  for (std::size_t i = 4; i-- > 0;) {
+    fill_bytes(std::span{line.out}.subspan(i * 16, 16), i);
+    sends[i] = line.send(i * 16, 16, tags[i]);
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(line.outcome(receives[i]), Outcome::ok);
+    EXPECT_EQ(line.outcome(sends[i]), Outcome::ok);
+    EXPECT_TRUE(has_bytes(std::span{line.in}.subspan(i * 16, 16), i));
+  }
+}
 
 // The network reorders, and more messages are posted than there are slots. NCCL matches by order
 // alone where all tags are the same.

@@ -1,0 +1,293 @@
+// Owns NCCL's calls for remote memory access: groups, windows, puts, gets and signals.
+//
+// One of NCCL's threads makes groups and windows, another one puts and tests, both at once. What
+// they hold are objects of ours that name things of the core by numbers, so a call that comes after
+// its group was closed is refused.
+#include "integration/nccl/rma_plugin.hpp"
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "integration/nccl/library.hpp"
+#include "srd/run/clock.hpp"
+
+namespace weft::nccl::plugin {
+namespace {
+
+struct GroupListener {
+  Nic* nic = nullptr;
+  std::uint32_t id = 0;
+};
+struct GroupEnd {
+  Nic* nic = nullptr;
+  std::uint16_t number = 0;
+};
+struct Contexts {
+  Nic* nic = nullptr;
+  std::uint16_t group = 0;
+  std::vector<std::uint32_t> numbers;
+};
+struct WindowEnd {
+  std::uint32_t number = 0;
+};
+
+// Of a NIC where listen_group() has opened it.
+template <class F>
+decltype(auto) with_rma(Nic& nic, F&& f) {
+  return nic.with_machine([&](NetMachine& machine) { return f(**machine.rma()); });
+}
+
+// NCCL's calls wait for all members; the wait ends at the latest when one of them is found dead.
+template <class F>
+RmaStep wait_for_all(Nic& nic, F&& step) {
+  for (;;) {
+    nic.poll();
+    if (const RmaStep now = with_rma(nic, step); now != RmaStep::waits) {
+      return now;
+    }
+    srd::give_way();
+  }
+}
+
+RmaPlace place_of(const PlaceArgument& argument) {
+  const auto* const window = static_cast<const WindowEnd*>(argument.window);
+  return {window == nullptr ? 0 : window->number, argument.offset};
+}
+
+abi::Result take(Outcome outcome, Request* made, void** request) {
+  *request = made;
+  return result_of(outcome);
+}
+
+}  // namespace
+
+abi::Result listen_group(int index, void* handle, void** listener) {
+  return guarded([&] {
+    Nic* const nic = nic_of(index);
+    if (nic == nullptr) {
+      return abi::kSystemError;
+    }
+    const auto opened = nic->with_machine([](NetMachine& machine) -> Result<void> {
+      if (const auto rma = machine.rma(); !rma) {
+        return tl::unexpected(rma.error());
+      }
+      return {};
+    });
+    if (!opened) {
+      warn(opened.error().message);
+      return abi::kSystemError;
+    }
+    ListenHandle made;
+    const std::uint32_t id = with_rma(*nic, [&](Rma& rma) { return rma.listen(made); });
+    std::memcpy(handle, &made, sizeof made);
+    *listener = new GroupListener{nic, id};
+    return abi::kSuccess;
+  });
+}
+
+abi::Result close_group_listener(void* listener) {
+  return guarded([&] {
+    const std::unique_ptr<GroupListener> at(static_cast<GroupListener*>(listener));
+    with_rma(*at->nic, [&](Rma& rma) { rma.close_listener(at->id); });
+    return abi::kSuccess;
+  });
+}
+
+abi::Result connect_group(void* const* handles, int ranks, int rank, void* listener, void** group) {
+  return guarded([&] {
+    *group = nullptr;
+    if (ranks < 1 || rank < 0 || rank >= ranks) {
+      return abi::kInvalidArgument;
+    }
+    const GroupListener& at = *static_cast<GroupListener*>(listener);
+    std::vector<ListenHandle> all(static_cast<std::size_t>(ranks));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      std::memcpy(&all[i], handles[i], sizeof all[i]);
+    }
+    std::uint16_t number = 0;
+    const Outcome begun = with_rma(*at.nic, [&](Rma& rma) {
+      return rma.join(all, static_cast<std::uint32_t>(rank), at.id, number);
+    });
+    if (begun != Outcome::ok) {
+      return result_of(begun);
+    }
+    if (wait_for_all(*at.nic, [&](Rma& rma) { return rma.joined(number); }) == RmaStep::done) {
+      *group = new GroupEnd{at.nic, number};
+      return abi::kSuccess;
+    }
+    return with_rma(*at.nic, [&](Rma& rma) {
+      const Outcome failure = rma.failure_of(number);
+      rma.close(number);
+      return result_of(failure);
+    });
+  });
+}
+
+abi::Result close_group(void* group) {
+  return guarded([&] {
+    const std::unique_ptr<GroupEnd> at(static_cast<GroupEnd*>(group));
+    with_rma(*at->nic, [&](Rma& rma) { rma.close(at->number); });
+    return abi::kSuccess;
+  });
+}
+
+abi::Result create_contexts(void* group, int count, int stride, void** contexts) {
+  return guarded([&] {
+    *contexts = nullptr;
+    const GroupEnd& at = *static_cast<GroupEnd*>(group);
+    if (count < 1 || stride < 1) {
+      return abi::kInvalidArgument;
+    }
+    auto made = std::make_unique<Contexts>();
+    made->nic = at.nic;
+    made->group = at.number;
+    for (int i = 0; i < count; ++i) {
+      const Outcome outcome = with_rma(*at.nic, [&](Rma& rma) {
+        return rma.create_context(at.number, static_cast<std::uint32_t>(stride),
+                                  made->numbers.emplace_back());
+      });
+      if (outcome != Outcome::ok) {
+        return result_of(outcome);
+      }
+    }
+    *contexts = made.release();
+    return abi::kSuccess;
+  });
+}
+
+abi::Result destroy_contexts(void* contexts) {
+  return guarded([&] {
+    const std::unique_ptr<Contexts> at(static_cast<Contexts*>(contexts));
+    with_rma(*at->nic, [&](Rma& rma) {
+      for (const std::uint32_t one : at->numbers) {
+        rma.destroy_context(at->group, one);
+      }
+    });
+    return abi::kSuccess;
+  });
+}
+
+// A member that cannot take part says so to the others, who would wait for it otherwise.
+abi::Result register_window(void* group, void* data, std::size_t size, int type, void** window) {
+  return guarded([&] {
+    *window = nullptr;
+    const GroupEnd& at = *static_cast<GroupEnd*>(group);
+    const bool usable = type == abi::kHostMemory;
+    if (!usable) {
+      warn("only host memory can be registered");
+    }
+    std::uint32_t number = 0;
+    const Outcome begun = with_rma(*at.nic, [&](Rma& rma) {
+      return rma.register_window(at.number, usable ? static_cast<std::byte*>(data) : nullptr, size,
+                                 number);
+    });
+    if (begun != Outcome::ok) {
+      return result_of(begun);
+    }
+    if (wait_for_all(*at.nic, [&](Rma& rma) { return rma.registered(at.number, number); }) ==
+        RmaStep::done) {
+      *window = new WindowEnd{number};
+      return abi::kSuccess;
+    }
+    return with_rma(*at.nic, [&](Rma& rma) {
+      (void)rma.deregister(at.number, number);
+      return usable ? abi::kRemoteError : abi::kInvalidUsage;
+    });
+  });
+}
+
+abi::Result deregister_window(void* group, void* window) {
+  return guarded([&] {
+    const GroupEnd& at = *static_cast<GroupEnd*>(group);
+    const std::unique_ptr<WindowEnd> end(static_cast<WindowEnd*>(window));
+    const bool done = end != nullptr && with_rma(*at.nic, [&](Rma& rma) {
+                        return rma.deregister(at.number, end->number);
+                      });
+    return done ? abi::kSuccess : abi::kInvalidArgument;
+  });
+}
+
+abi::Result put(void* contexts, int context, PlaceArgument from, std::size_t size, PlaceArgument to,
+                std::uint32_t rank, const SignalArgument* signal, void** request) {
+  return guarded([&] {
+    *request = nullptr;
+    const Contexts& at = *static_cast<Contexts*>(contexts);
+    std::optional<RmaSignal> what;
+    if (signal != nullptr) {
+      if (signal->operation != abi::kSignalIncrement && signal->operation != abi::kSignalAdd) {
+        return abi::kInvalidArgument;
+      }
+      what =
+          RmaSignal{place_of(signal->word),
+                    signal->operation == abi::kSignalIncrement ? 1 : signal->value, signal->strong};
+    }
+    if (context < 0 || static_cast<std::size_t>(context) >= at.numbers.size()) {
+      return abi::kInvalidArgument;
+    }
+    Request* made = nullptr;
+    const Outcome outcome = with_rma(*at.nic, [&](Rma& rma) {
+      return rma.put(at.group, at.numbers[static_cast<std::size_t>(context)], rank, place_of(from),
+                     size, place_of(to), what, made);
+    });
+    return take(outcome, made, request);
+  });
+}
+
+abi::Result get(void* contexts, int context, PlaceArgument from, std::size_t size, PlaceArgument to,
+                std::uint32_t rank, void** request) {
+  return guarded([&] {
+    *request = nullptr;
+    const Contexts& at = *static_cast<Contexts*>(contexts);
+    if (context < 0 || static_cast<std::size_t>(context) >= at.numbers.size()) {
+      return abi::kInvalidArgument;
+    }
+    Request* made = nullptr;
+    const Outcome outcome = with_rma(*at.nic, [&](Rma& rma) {
+      return rma.get(at.group, at.numbers[static_cast<std::size_t>(context)], rank, place_of(from),
+                     size, place_of(to), made);
+    });
+    return take(outcome, made, request);
+  });
+}
+
+abi::Result test_group(void* request, int* done) {
+  return guarded([&] {
+    Request& one = *static_cast<Request*>(request);
+    Nic& nic = *static_cast<Nic*>(one.owner);
+    *done = 0;
+    if (one.state.load(std::memory_order_acquire) == Request::State::pending) {
+      nic.poll();
+    }
+    switch (one.state.load(std::memory_order_acquire)) {
+      case Request::State::pending:
+        return abi::kSuccess;
+      case Request::State::free:
+        return abi::kInvalidUsage;  // its end was told before
+      case Request::State::done:
+      case Request::State::failed:
+        break;
+    }
+    const Outcome outcome = one.outcome;
+    *done = outcome == Outcome::ok ? 1 : 0;
+    with_rma(nic, [&](Rma& rma) { rma.release(one); });
+    return result_of(outcome);
+  });
+}
+
+abi::Result progress_contexts(void* contexts) {
+  return guarded([&] {
+    static_cast<Contexts*>(contexts)->nic->poll();
+    return abi::kSuccess;
+  });
+}
+
+abi::Result has_error(void* contexts, bool* error) {
+  return guarded([&] {
+    const Contexts& at = *static_cast<Contexts*>(contexts);
+    *error = with_rma(*at.nic, [&](Rma& rma) { return rma.has_failed(at.group); });
+    return abi::kSuccess;
+  });
+}
+
+}  // namespace weft::nccl::plugin
