@@ -1,5 +1,5 @@
 // Owns a hostile application for fuzzing the kernel's face: command bytes and queue memory, of a
-// device of any kind.
+// device of any kind, and the loop that such a device works in.
 #pragma once
 
 #include <sys/mman.h>
@@ -7,17 +7,52 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
+#include <functional>
 #include <span>
+#include <utility>
 
 #include "emu/kernel/uverbs/file.hpp"
 
 namespace weft::kernel {
 
+// A device alone, and the thread that drives it. Time is a microsecond per packet, so that an input
+// always does the same; what the device sends is lost, unless a kind of loop does more with it.
+template <class Device>
+class Loop : public Runner {
+ public:
+  template <class... Arguments>
+  explicit Loop(Arguments&&... arguments) : device(std::forward<Arguments>(arguments)...) {}
+  void exclusively(const std::function<void()>& work) override {
+    work();
+    poll();
+  }
+  bool poll() override {
+    srd::TxPacket packet;
+    // A bound, because an input may post work that keeps its device sending for ever.
+    for (int budget = 64; budget > 0 && device.next_transmit(now_, packet); --budget) {
+      now_ += std::chrono::microseconds{1};
+      send(packet);
+    }
+    device.on_timeout(now_);
+    return false;
+  }
+  void expect_events() override {}
+  Device device;
+
+ protected:
+  virtual void send(const srd::TxPacket& /*packet*/) {}
+  [[nodiscard]] TimePoint now() const { return now_; }
+
+ private:
+  TimePoint now_ = time_at(std::chrono::seconds{1});
+};
+
 // The input is a list of records: a length in words, a kind, and that many words. They are the body
 // of a command (whose response address is made a good one, unless the kind says otherwise), or
 // bytes for a page of queue memory.
-template <class Loop>
+template <class DeviceLoop>
 class Client {
  public:
   Client() : file_(loop_.device, loop_, nullptr) { fd_ = file_.open(); }
@@ -128,7 +163,7 @@ class Client {
     loop_.poll();
   }
 
-  Loop loop_;
+  DeviceLoop loop_;
   UverbsFile file_;
   int fd_ = -1;
   alignas(8) std::array<std::byte, 4096> reply_{};
