@@ -159,32 +159,40 @@ def report(options, name, asked, samples):
     print("%-28s%-50s%-22s%s" % (name, text, asked, spread), flush=True)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
+def options_of(description):
+    parser = argparse.ArgumentParser(description=description,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--pin", action="store_true", help="each side on a core of its own")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("what", nargs="*", help="beginnings of names")
-    options = parser.parse_args()
-    bench = Bench(options)
-    every = cases(bench)
+    return parser.parse_args()
+
+
+def measure_all(bench, every, yardstick):
+    """Reports those of `every` case that were asked for, and the yardstick before and after them.
+    Returns how many failed: the others are still measured."""
+    options = bench.options
+    asked_for = [(name, *case) for name, case in every.items()
+                 if not options.what or any(name.startswith(one) for one in options.what)]
     failed = 0
     try:
-        report(options, "weft perf write 65536", "", [bench.perf()])
-        for name, (asked, measure) in every.items():
-            if options.what and not any(name.startswith(one) for one in options.what):
-                continue
+        for name, asked, measure in [yardstick, *asked_for, yardstick]:
             try:
                 report(options, name, asked, [measure() for _ in range(options.rounds)])
             except (RuntimeError, subprocess.SubprocessError, OSError, KeyError, ValueError,
                     IndexError) as error:
                 failed += 1
                 print("%-28s%s" % (name, str(error).strip().splitlines()[-1:]), file=sys.stderr)
-        report(options, "weft perf write 65536", "", [bench.perf()])
     finally:
         shutil.rmtree(bench.scratch)
+    return failed
+
+
+def main():
+    bench = Bench(options_of(__doc__))
+    failed = measure_all(bench, cases(bench), ("weft perf write 65536", "", bench.perf))
     return 1 if failed else 0
 
 

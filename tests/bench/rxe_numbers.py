@@ -8,11 +8,8 @@ usage: tests/bench/rxe_numbers.py [--build build/release] [--rounds 5] [--pin] [
 Every figure is the median over rounds, each in processes of its own. The yardstick, ib_send_lat -c
 SRD on an EFA device, is measured in the same run, first and last: if the two differ, something else
 used the machine. Needs perftest, ucx-utils, and the targets weft, weftd and weft_preload."""
-import argparse
 import random
 import re
-import shutil
-import subprocess
 import sys
 
 import efa_numbers
@@ -50,10 +47,8 @@ class Bench(efa_numbers.Bench):
 
 # name: what is asked for, how it is measured
 def cases(bench):
-    srd = lambda: bench.perftest("ib_send_lat", 64, 20000, 5, "us")
     ucx_rxe = ["--device", "rxe"]
     return {
-        "SRD send_lat 64 (yardstick)": ("", srd),
         "RC send_lat 64": ("<= 0.8 us", lambda: bench.rxe("ib_send_lat", 64, 20000, 5, "us")),
         "RC read_lat 64": ("<= 0.8 us", lambda: bench.rxe("ib_read_lat", 64, 20000, 5, "us")),
         "RC write_lat 8": ("<= 1.5 us", lambda: bench.rxe("ib_write_lat", 8, 20000, 5, "us")),
@@ -79,34 +74,14 @@ def cases(bench):
         "UCX tag_lat 8, ud_verbs": ("", lambda: bench.ucx("ud_verbs,self", ucx_rxe)),
         "UCX tag_lat 8, tcp": ("", lambda: bench.ucx("tcp,self", [])),
         "UCX tag_lat 8, posix": ("", lambda: bench.ucx("posix,self", [])),
-        "SRD send_lat 64 (again)": ("", srd),
     }
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default="build/release")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--pin", action="store_true", help="each side on a core of its own")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("what", nargs="*", help="beginnings of names")
-    options = parser.parse_args()
-    bench = Bench(options)
-    failed = 0
-    try:
-        for name, (asked, measure) in cases(bench).items():
-            if options.what and not any(name.startswith(one) for one in options.what):
-                continue
-            try:
-                efa_numbers.report(options, name, asked,
-                                   [measure() for _ in range(options.rounds)])
-            except (RuntimeError, subprocess.SubprocessError, OSError, ValueError) as error:
-                failed += 1
-                print("%-28s%s" % (name, str(error).strip().splitlines()[-1:]), file=sys.stderr)
-    finally:
-        shutil.rmtree(bench.scratch)
-    return 1 if failed else 0
+    bench = Bench(efa_numbers.options_of(__doc__))
+    yardstick = ("SRD send_lat 64 (yardstick)", "",
+                 lambda: bench.perftest("ib_send_lat", 64, 20000, 5, "us"))
+    return 1 if efa_numbers.measure_all(bench, cases(bench), yardstick) else 0
 
 
 if __name__ == "__main__":
