@@ -10,6 +10,7 @@
 #include "srd/net/envelope.hpp"
 #include "tests/support/fake_port.hpp"
 #include "tests/unit/emu/daemon/roce_frame.hpp"
+#include "tests/unit/emu/daemon/two_hosts.hpp"
 
 namespace weft::daemon {
 namespace {
@@ -36,15 +37,10 @@ Frame foreign(const srd::Address& from, unsigned type, unsigned mac = 0x42) {
   return frame;
 }
 
-// A switchboard with two hosts and three ports, of which the test plays the outside. weftd's loop
-// is the test: frames are looked at when it says so.
-class ClaimsTest : public ::testing::Test {
+// Three ports lead out of the network, and the test is what lies behind each of them.
+class ClaimsTest : public TwoHosts {
  protected:
   ClaimsTest() {
-    Plant::Options options;
-    options.hosts = {"h1", "h2"};
-    plant_ = std::make_unique<Plant>(std::move(*Plant::make(options)));
-    switchboard_ = std::make_unique<Switchboard>(*plant_, [](Slot&, Slot&) { return true; });
     for (FakePort*& port : ports_) {
       auto io = std::make_unique<FakePort>();
       port = io.get();
@@ -71,12 +67,8 @@ class ClaimsTest : public ::testing::Test {
     }
     return found;
   }
-  [[nodiscard]] std::uint64_t forged() const {
-    return switchboard_->counters().dropped[static_cast<std::size_t>(FrameDrop::wrong_source)];
-  }
+  [[nodiscard]] std::uint64_t forged() const { return dropped(FrameDrop::wrong_source); }
 
-  std::unique_ptr<Plant> plant_;
-  std::unique_ptr<Switchboard> switchboard_;
   Outside outside_{2000};
   std::array<FakePort*, 3> ports_{};
   TimePoint now_{};
@@ -169,7 +161,7 @@ TEST_F(ClaimsTest, ADamagedFrameComesNotIn) {
   Frame frame = roce(address(5), plant_->nics()[0]->address);
   frame[100] ^= std::byte{4};
   arrive(0, frame);
-  EXPECT_EQ(switchboard_->counters().dropped[static_cast<std::size_t>(FrameDrop::corrupted)], 1U);
+  EXPECT_EQ(dropped(FrameDrop::corrupted), 1U);
   EXPECT_EQ(outside_.find(address(5)), -1);  // nor does it say where anybody is
 }
 

@@ -11,6 +11,7 @@
 
 #include "srd/io/ring_port.hpp"
 #include "tests/unit/emu/daemon/roce_frame.hpp"
+#include "tests/unit/emu/daemon/two_hosts.hpp"
 
 namespace weft::daemon {
 namespace {
@@ -20,13 +21,9 @@ constexpr std::size_t kFrame = 100;
 constexpr std::size_t kFrames = 100;
 
 // One process on each of two hosts, of which the test plays the first: it writes into its ring.
-class SwitchboardTest : public testing::Test {
+class SwitchboardTest : public TwoHosts {
  protected:
   SwitchboardTest() {
-    Plant::Options options;
-    options.hosts = {"h1", "h2"};
-    plant_ = std::make_unique<Plant>(std::move(*Plant::make(options)));
-    switchboard_ = std::make_unique<Switchboard>(*plant_, [](Slot&, Slot&) { return true; });
     for (std::size_t host = 0; host < 2; ++host) {
       auto slot = std::make_unique<Slot>();
       slot->nic = plant_->nics()[host].get();
@@ -49,12 +46,7 @@ class SwitchboardTest : public testing::Test {
     processes_[0].tx().commit(frame.size(), {});
   }
   [[nodiscard]] std::size_t pump() { return switchboard_->pump(TimePoint{}, sender()); }
-  [[nodiscard]] std::uint64_t dropped(FrameDrop reason) const {
-    return switchboard_->counters().dropped[static_cast<std::size_t>(reason)];
-  }
 
-  std::unique_ptr<Plant> plant_;
-  std::unique_ptr<Switchboard> switchboard_;
   std::vector<srd::RingPort> processes_;
 };
 
