@@ -219,50 +219,68 @@ std::vector<std::uint64_t> seeds(std::initializer_list<std::uint64_t> given) {
 std::vector<std::uint64_t> all_seeds() { return seeds({1, 2, 3, 101, 102, 103, 104, 105}); }
 std::vector<std::uint64_t> few_seeds() { return seeds({1, 101, 102}); }
 
-class EveryControl : public ::testing::TestWithParam<std::string_view> {};
+// Each with that many senders.
+std::vector<CongestionSetup> crowds(std::initializer_list<std::uint32_t> all) {
+  std::vector<CongestionSetup> setups;
+  for (const std::uint32_t senders : all) {
+    setups.push_back({.senders = senders});
+  }
+  return setups;
+}
 
-TEST_P(EveryControl, HoldsItsPropertiesAtOneBottleneck) {
-  Findings findings(GetParam(), kBottleneck);
-  for (const std::uint32_t n : {1U, 4U, 64U}) {
-    CongestionSetup setup;
-    setup.senders = n;
+// `setups` once for each of the values of one of their parameters.
+template <class Value, class Values>
+std::vector<CongestionSetup> times(const std::vector<CongestionSetup>& setups,
+                                   Value CongestionSetup::*parameter, const Values& values) {
+  std::vector<CongestionSetup> product;
+  for (const auto value : values) {
+    for (CongestionSetup setup : setups) {
+      setup.*parameter = value;
+      product.push_back(setup);
+    }
+  }
+  return product;
+}
+
+std::vector<CongestionSetup> with_paths(const std::vector<CongestionSetup>& setups,
+                                        std::initializer_list<std::uint16_t> paths) {
+  return times(setups, &CongestionSetup::paths, paths);
+}
+std::vector<CongestionSetup> with_seeds(const std::vector<CongestionSetup>& setups,
+                                        const std::vector<std::uint64_t>& seeds) {
+  return times(setups, &CongestionSetup::seed, seeds);
+}
+std::vector<CongestionSetup> with_one_near(const std::vector<CongestionSetup>& setups) {
+  return times(setups, &CongestionSetup::nearest, std::vector{kNear});
+}
+
+// The rooms: what the properties are asked in. A test that is named after one of them is that
+// room's, and answers for the weaknesses that are known there.
+void expect_in(Rooms room, std::string_view control, const std::vector<CongestionSetup>& setups) {
+  Findings findings(control, room);
+  for (const CongestionSetup& setup : setups) {
     findings.expect_properties_in_all_networks(setup);
   }
   findings.expect_all_weaknesses();
 }
 
+class EveryControl : public ::testing::TestWithParam<std::string_view> {};
+
+TEST_P(EveryControl, HoldsItsPropertiesAtOneBottleneck) {
+  expect_in(kBottleneck, GetParam(), crowds({1, 4, 64}));
+}
+
 TEST_P(EveryControl, HoldsItsPropertiesAlongOneAndAlongManyPaths) {
-  Findings findings(GetParam(), kPaths);
-  for (const std::uint16_t paths : std::initializer_list<std::uint16_t>{1, 256}) {
-    for (const std::uint32_t n : {1U, 4U, 64U}) {
-      CongestionSetup setup;
-      setup.senders = n;
-      setup.paths = paths;
-      findings.expect_properties_in_all_networks(setup);
-    }
-  }
-  findings.expect_all_weaknesses();
+  expect_in(kPaths, GetParam(), with_paths(crowds({1, 4, 64}), {1, 256}));
 }
 
 TEST_P(EveryControl, HoldsItsPropertiesAtUnequalDistances) {
-  Findings findings(GetParam(), kDistances);
-  for (const std::uint64_t seed : few_seeds()) {
-    for (const std::uint32_t n : {2U, 4U, 16U, 64U}) {
-      CongestionSetup setup;
-      setup.seed = seed;
-      setup.senders = n;
-      setup.nearest = kNear;
-      findings.expect_properties_in_all_networks(setup);
-    }
-  }
-  findings.expect_all_weaknesses();
+  expect_in(kDistances, GetParam(), with_seeds(with_one_near(crowds({2, 4, 16, 64})), few_seeds()));
 }
 
 TEST_P(EveryControl, GivesALateSenderItsShare) {
   Findings findings(GetParam(), kLate);
-  for (const std::uint32_t n : {2U, 5U, 17U, 64U}) {
-    CongestionSetup setup;
-    setup.senders = n;
+  for (const CongestionSetup& setup : crowds({2, 5, 17, 64})) {
     findings.expect_a_share_for_the_late_one_in_all_networks(setup, 0, few_seeds());
   }
   findings.expect_all_weaknesses();
@@ -273,69 +291,28 @@ INSTANTIATE_TEST_SUITE_P(Congestion, EveryControl,
                          [](const auto& each) { return std::string(each.param); });
 
 TEST(TheDefault, HoldsItsPropertiesAtOneBottleneck) {
-  Findings findings("srd", kBottleneck);
-  for (const std::uint64_t seed : all_seeds()) {
-    for (const std::uint32_t n : {1U, 2U, 4U, 16U, 64U}) {
-      CongestionSetup setup;
-      setup.seed = seed;
-      setup.senders = n;
-      findings.expect_properties_in_all_networks(setup);
-    }
-  }
-  findings.expect_all_weaknesses();
+  expect_in(kBottleneck, "srd", with_seeds(crowds({1, 2, 4, 16, 64}), all_seeds()));
 }
 
 TEST(TheDefault, HoldsItsPropertiesAlongOneAndAlongManyPaths) {
-  Findings findings("srd", kPaths);
-  for (const std::uint64_t seed : few_seeds()) {
-    for (const std::uint16_t paths : std::initializer_list<std::uint16_t>{1, 16, 256}) {
-      for (const std::uint32_t n : {1U, 4U, 64U}) {
-        CongestionSetup setup;
-        setup.seed = seed;
-        setup.senders = n;
-        setup.paths = paths;
-        findings.expect_properties_in_all_networks(setup);
-      }
-    }
-  }
-  findings.expect_all_weaknesses();
+  expect_in(kPaths, "srd", with_seeds(with_paths(crowds({1, 4, 64}), {1, 16, 256}), few_seeds()));
 }
 
 TEST(TheDefault, HoldsItsPropertiesAtUnequalDistances) {
-  Findings findings("srd", kDistances);
-  for (const std::uint64_t seed : few_seeds()) {
-    for (const std::uint32_t n : {2U, 4U, 16U, 64U}) {
-      CongestionSetup setup;
-      setup.seed = seed;
-      setup.senders = n;
-      setup.nearest = kNear;
-      findings.expect_properties_in_all_networks(setup);
-    }
-  }
-  findings.expect_all_weaknesses();
+  expect_in(kDistances, "srd", with_seeds(with_one_near(crowds({2, 4, 16, 64})), few_seeds()));
 }
 
 TEST(TheDefault, GivesALateSenderItsShare) {
   Findings findings("srd", kLate);
-  for (const std::uint32_t n : {2U, 5U, 17U, 64U}) {
-    CongestionSetup setup;
-    setup.senders = n;
+  for (const CongestionSetup& setup : crowds({2, 5, 17, 64})) {
     findings.expect_a_share_for_the_late_one_in_all_networks(setup, 0, few_seeds());
   }
-  for (const std::uint16_t paths : std::initializer_list<std::uint16_t>{1, 256}) {
-    for (const std::uint32_t n : {2U, 64U}) {
-      CongestionSetup setup;
-      setup.senders = n;
-      setup.paths = paths;
-      findings.expect_a_share_for_the_late_one_in_all_networks(setup, 0, few_seeds());
-    }
+  for (const CongestionSetup& setup : with_paths(crowds({2, 64}), {1, 256})) {
+    findings.expect_a_share_for_the_late_one_in_all_networks(setup, 0, few_seeds());
   }
   // The nearest one, or the farthest.
-  for (const std::uint32_t n : {2U, 64U}) {
-    for (const std::uint32_t late : {0U, n - 1}) {
-      CongestionSetup setup;
-      setup.senders = n;
-      setup.nearest = kNear;
+  for (const CongestionSetup& setup : with_one_near(crowds({2, 64}))) {
+    for (const std::uint32_t late : {0U, setup.senders - 1}) {
       findings.expect_a_share_for_the_late_one_in_all_networks(setup, late, few_seeds());
     }
   }
