@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "emu/daemon/arrival.hpp"
 #include "emu/daemon/block_pool.hpp"
+#include "emu/daemon/frame_delivery.hpp"
 #include "emu/fabric/picos.hpp"
 
 namespace weft::daemon {
@@ -23,7 +23,7 @@ struct Stored {
   std::uint32_t size = 0;
   std::uint8_t size_class = 0;
   std::uint32_t block = BlockPool::kNone;  // in the pool of its size class
-  Arrival to;
+  FrameDelivery to;
   Loans* lender = nullptr;
   std::uint64_t loan = 0;
   bool gone = false;          // the system had no memory for the copy

@@ -98,7 +98,7 @@ TimePoint LiveFabric::next_event() {
   return next == fabric::kNoTime ? kNever : clock_.when(next);
 }
 
-std::uint32_t LiveFabric::store(fabric::PortId from, const Arrival& to,
+std::uint32_t LiveFabric::store(fabric::PortId from, const FrameDelivery& to,
                                 std::span<const std::byte> frame, const Lender& lender) {
   const std::uint32_t handle = inside_.add(from, frame.size());
   if (handle == fabric::kNone) {
@@ -151,7 +151,7 @@ void LiveFabric::release(std::uint32_t handle) {
 
 // False: the NIC is as far behind as it may be, and the frame stays in the sender's ring. That is
 // how senders feel a slow link.
-bool LiveFabric::submit(TimePoint now, fabric::PortId from, const Arrival& to,
+bool LiveFabric::submit(TimePoint now, fabric::PortId from, const FrameDelivery& to,
                         std::span<const std::byte> frame, const Lender& lender) {
   const fabric::Picos time = count_from(now);
   if (fabric_.uplink_free(from) > time + kNicQueue) {
@@ -239,7 +239,7 @@ void LiveFabric::deliver(const fabric::CalendarEvent& event) {
   if ((event.flags & (fabric::kTrimmed | fabric::kCorrupted)) != 0) {
     take_home(stored);
   }
-  Arrival arrival = stored.to;
+  FrameDelivery arrival = stored.to;
   arrival.damaged = (event.flags & fabric::kCorrupted) != 0;
   arrival.frame = stored.gone ? std::span<std::byte>{} : as_it_arrives(stored, event.flags);
   if (arrival.record.time != 0) {

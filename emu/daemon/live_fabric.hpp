@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "emu/daemon/arrival.hpp"
+#include "emu/daemon/frame_delivery.hpp"
 #include "emu/daemon/frames_inside.hpp"
 #include "emu/daemon/model_clock.hpp"
 #include "emu/fabric/fabric.hpp"
@@ -43,14 +43,14 @@ class LiveFabric {
     // Of the frames inside: what a network of 100 Gb/s holds in 40 ms.
     std::size_t max_memory = std::size_t{512} << 20;
   };
-  using Deliver = std::function<void(const Arrival&)>;
+  using Deliver = std::function<void(const FrameDelivery&)>;
 
   // The topology must be valid.
   LiveFabric(Options options, TimePoint now, Deliver deliver);
 
   // False: the NIC has enough to send (kNicQueue) and the frame has to wait outside. A frame for
   // which there is no memory is lost, and counted in refused().
-  [[nodiscard]] bool submit(TimePoint now, fabric::PortId from, const Arrival& to,
+  [[nodiscard]] bool submit(TimePoint now, fabric::PortId from, const FrameDelivery& to,
                             std::span<const std::byte> frame, const Lender& lender = {});
   // Copies the oldest frame that is on loan from there: the lender needs its room.
   void call_in(Loans& loans);
@@ -95,7 +95,7 @@ class LiveFabric {
   // No earlier than what the network has seen already.
   [[nodiscard]] fabric::Picos count_from(TimePoint now);
   // kNone: there is no room.
-  [[nodiscard]] std::uint32_t store(fabric::PortId from, const Arrival& to,
+  [[nodiscard]] std::uint32_t store(fabric::PortId from, const FrameDelivery& to,
                                     std::span<const std::byte> frame, const Lender& lender = {});
   // Ends a loan, if the frame is on loan; without memory for the copy the frame is `gone`.
   void take_home(Stored& stored);

@@ -38,7 +38,7 @@ std::optional<wire::CmMessage> read(std::span<const std::byte> mad) {
 
 // Of the classes that programs use by umad: an answer is for the agent that has asked, all else for
 // who has registered that method.
-std::uint32_t place_of(const Services& services, const wire::MadHeader& mad) {
+std::uint32_t place_of(const ServiceOwners& services, const wire::MadHeader& mad) {
   if (mad.base_version != wire::kMadBaseVersion || wire::is_of_subnet(mad)) {
     return 0;
   }
@@ -71,7 +71,7 @@ wire::CmMessage refusing(const wire::CmMessage& request) {
 
 }  // namespace
 
-ManagementRoute route_management(const Services& services, std::span<const std::byte> packet) {
+ManagementRoute route_management(const ServiceOwners& services, std::span<const std::byte> packet) {
   wire::Packet headers;
   const auto mad = mad_of(packet, headers);
   if (mad.empty()) {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "emu/daemon/services.hpp"
+#include "emu/daemon/service_owners.hpp"
 
 namespace weft::daemon {
 
@@ -23,7 +23,7 @@ struct ManagementRoute {
 // communication id of the process that they are for, which begins with its attachment. Of other
 // classes requests are for the process that has claimed their method, as a service; answers name
 // the agent that has asked, whose number begins with the attachment.
-[[nodiscard]] ManagementRoute route_management(const Services& services,
+[[nodiscard]] ManagementRoute route_management(const ServiceOwners& services,
                                                std::span<const std::byte> packet);
 
 // The frame with which a kernel answers the one in `frame` where it is for no process: REJ or

@@ -40,7 +40,7 @@ std::unique_ptr<Slot> NetworkControl::take(Slot& slot) {
 
 bool NetworkControl::serve(Slot& slot, std::uint64_t service, bool wanted) {
   return call([&] {
-    Services& services = slot.nic->services;
+    ServiceOwners& services = slot.nic->services;
     if (!wanted) {
       services.release(service, slot.id);
     }
@@ -108,13 +108,13 @@ std::unique_ptr<srd::FrameIo> NetworkControl::remove_port(std::size_t port) {
 
 // The model is built here, which may take long, and handed over whole.
 void NetworkControl::start_fabric(fabric::Topology topology) {
-  auto fabric = std::make_unique<LiveFabric>(LiveFabric::Options{.topology = std::move(topology),
-                                                                 .seed = options_.seed,
-                                                                 .dilation = options_.dilation,
-                                                                 .max_frame = options_.max_frame},
-                                             srd::monotonic_now(), [this](const Arrival& arrival) {
-                                               forwarder_.switchboard().arrive(arrival);
-                                             });
+  auto fabric = std::make_unique<LiveFabric>(
+      LiveFabric::Options{.topology = std::move(topology),
+                          .seed = options_.seed,
+                          .dilation = options_.dilation,
+                          .max_frame = options_.max_frame},
+      srd::monotonic_now(),
+      [this](const FrameDelivery& arrival) { forwarder_.switchboard().arrive(arrival); });
   fabric_ = fabric.get();
   call([&] { forwarder_.set_fabric(std::move(fabric)); });
   events_.note("network", {{"network", fabric_->topology().name}});

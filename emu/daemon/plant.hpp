@@ -13,7 +13,7 @@
 
 #include "emu/daemon/groups.hpp"
 #include "emu/daemon/loans.hpp"
-#include "emu/daemon/services.hpp"
+#include "emu/daemon/service_owners.hpp"
 #include "srd/base/result.hpp"
 #include "srd/base/time.hpp"
 #include "srd/io/reader_stall.hpp"
@@ -83,7 +83,7 @@ struct PlantNic {
   bool link_up = true;  // in the modelled network, both directions
   std::array<std::unique_ptr<Slot>, kSlotsPerNic> slots;
   std::bitset<kSlotsPerNic> left;  // whose process has gone: not those that a new weftd waits for
-  Services services;
+  ServiceOwners services;
 };
 
 class Plant {

@@ -220,7 +220,7 @@ bool Switchboard::enter_fabric(TimePoint now, Slot& from, const PlantNic& nic,
                          {.loans = &from.loans, .position = from.port.rx().position(), .now = now});
 }
 
-void Switchboard::arrive(const Arrival& arrival) {
+void Switchboard::arrive(const FrameDelivery& arrival) {
   const PlantNic& nic = *plant_.nics()[arrival.port];
   if (arrival.frame.empty()) {
     drop(FrameDrop::corrupted, arrival.frame);
@@ -248,7 +248,7 @@ void Switchboard::arrive(const Arrival& arrival) {
 // While a frame was inside of the network, in its sender's ring, the sender could write into it: so
 // its headers are checked again. A frame that the network itself damaged is left to the receiver's
 // checksum.
-bool Switchboard::is_still_from(const Arrival& arrival, const Head& head) const {
+bool Switchboard::is_still_from(const FrameDelivery& arrival, const Head& head) const {
   if (arrival.source.nic == FrameSource::kNone || arrival.damaged) {
     return true;
   }
@@ -289,16 +289,16 @@ void Switchboard::send_for(const PlantNic& nic, std::span<const std::byte> frame
   const auto steering = read(flow);
   const PlantNic* const to =
       steering.packet.known ? plant_.find(Protocols::nic_of(steering.destination())) : nullptr;
-  Arrival arrival{.port = to == nullptr ? 0 : to->port,
-                  .block = 0,
-                  .record = {.flags = srd::kRecordUnchecked, .time = 0},
-                  .management = true,
-                  .group = false,
-                  .outside = -1,
-                  .outside_serial = 0,
-                  .source = {},
-                  .damaged = false,
-                  .frame = frame};
+  FrameDelivery arrival{.port = to == nullptr ? 0 : to->port,
+                        .block = 0,
+                        .record = {.flags = srd::kRecordUnchecked, .time = 0},
+                        .management = true,
+                        .group = false,
+                        .outside = -1,
+                        .outside_serial = 0,
+                        .source = {},
+                        .damaged = false,
+                        .frame = frame};
   const TimePoint now = srd::monotonic_now();
   if (to == nullptr) {
     const int port = steering.packet.known && outside_ != nullptr
@@ -439,16 +439,16 @@ void Switchboard::take_from_port(TimePoint now, std::size_t index,
     refuse(FrameDrop::wrong_source);
     return;
   }
-  Arrival arrival{.port = nic->port,
-                  .block = steering.packet.place,
-                  .record = {},
-                  .management = steering.packet.management,
-                  .group = false,
-                  .outside = -1,
-                  .outside_serial = 0,
-                  .source = {},
-                  .damaged = false,
-                  .frame = frame};
+  FrameDelivery arrival{.port = nic->port,
+                        .block = steering.packet.place,
+                        .record = {},
+                        .management = steering.packet.management,
+                        .group = false,
+                        .outside = -1,
+                        .outside_serial = 0,
+                        .source = {},
+                        .damaged = false,
+                        .frame = frame};
   if (fabric_ != nullptr && port.nic != nullptr) {
     if (!fabric_->submit(now, port.nic->port, arrival, frame)) {
       refuse(FrameDrop::not_receiving);
@@ -517,8 +517,9 @@ void Switchboard::pass_between_ports(TimePoint now, std::size_t index,
   }
 }
 
-Arrival Switchboard::leaving_by(std::size_t port, std::span<const std::byte> frame,
-                                const srd::RecordInfo& info, const FrameSource& source) const {
+FrameDelivery Switchboard::leaving_by(std::size_t port, std::span<const std::byte> frame,
+                                      const srd::RecordInfo& info,
+                                      const FrameSource& source) const {
   return {.port = 0,
           .block = 0,
           .record = info,
@@ -533,7 +534,7 @@ Arrival Switchboard::leaving_by(std::size_t port, std::span<const std::byte> fra
 
 // Towards a port to the outside: through the modelled network if both ends are attached to it, else
 // at once.
-void Switchboard::send_towards_port(TimePoint now, const PlantNic* from, Arrival leaving,
+void Switchboard::send_towards_port(TimePoint now, const PlantNic* from, FrameDelivery leaving,
                                     const Head& head) {
   const auto port = static_cast<std::size_t>(leaving.outside);
   const PlantNic* to = outside_->port(port).nic;
@@ -548,7 +549,7 @@ void Switchboard::send_towards_port(TimePoint now, const PlantNic* from, Arrival
 }
 
 // Out of the modelled network into its port, unless the port was removed meanwhile.
-void Switchboard::send_by_port(std::size_t port, const Arrival& arrival, const Head& head) {
+void Switchboard::send_by_port(std::size_t port, const FrameDelivery& arrival, const Head& head) {
   if (outside_->is_there(port) && outside_->port(port).serial == arrival.outside_serial) {
     stage(port, head, arrival.frame, arrival.record);
   } else {

@@ -72,7 +72,7 @@ class Switchboard {
   // A modelled network between the NICs; nullptr: an ideal one.
   void set_fabric(LiveFabric* fabric) { fabric_ = fabric; }
   // A frame leaves the modelled network, or comes from the outside past it.
-  void arrive(const Arrival& arrival);
+  void arrive(const FrameDelivery& arrival);
 
   // Forwards up to a burst of frames from the ring of `from`. Returns how many left it. A slot that
   // broke its ring is marked as doomed.
@@ -111,7 +111,7 @@ class Switchboard {
   [[nodiscard]] static FrameSource source_of(const Slot& from);
   [[nodiscard]] static bool is_from(const PlantNic& nic, const FrameSource& from,
                                     const Steering& steering);
-  [[nodiscard]] bool is_still_from(const Arrival& arrival, const Head& head) const;
+  [[nodiscard]] bool is_still_from(const FrameDelivery& arrival, const Head& head) const;
   [[nodiscard]] const PlantNic* nic_of(Slot& from, const srd::Address& called);
   // Releases what is free of the ring of `from`, and calls loans in where too much is lent.
   void give_room(TimePoint now, Slot& from);
@@ -132,11 +132,13 @@ class Switchboard {
   [[nodiscard]] bool answer_neighbour(TimePoint now, std::size_t port,
                                       std::span<const std::byte> frame);
   // A frame on its way to that port.
-  [[nodiscard]] Arrival leaving_by(std::size_t port, std::span<const std::byte> frame,
-                                   const srd::RecordInfo& info, const FrameSource& source) const;
+  [[nodiscard]] FrameDelivery leaving_by(std::size_t port, std::span<const std::byte> frame,
+                                         const srd::RecordInfo& info,
+                                         const FrameSource& source) const;
   // To one port, by way of the modelled network where both ends are attached to it.
-  void send_towards_port(TimePoint now, const PlantNic* from, Arrival leaving, const Head& head);
-  void send_by_port(std::size_t port, const Arrival& arrival, const Head& head);
+  void send_towards_port(TimePoint now, const PlantNic* from, FrameDelivery leaving,
+                         const Head& head);
+  void send_by_port(std::size_t port, const FrameDelivery& arrival, const Head& head);
   void stage(std::size_t port, const Head& head, std::span<const std::byte> frame,
              const srd::RecordInfo& info);
   // The slot of the process that has this block of queue pair numbers on that NIC; nullptr: none,

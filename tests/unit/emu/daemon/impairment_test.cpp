@@ -49,7 +49,7 @@ class ImpairmentTest : public ::testing::Test {
     }
     live_ = std::make_unique<LiveFabric>(
         LiveFabric::Options{.topology = topology, .seed = 11, .dilation = 1, .max_frame = 9000},
-        now_, [this](const Arrival& arrival) { arrived_ += arrival.frame.empty() ? 0 : 1; });
+        now_, [this](const FrameDelivery& arrival) { arrived_ += arrival.frame.empty() ? 0 : 1; });
   }
 
   template <class Set>

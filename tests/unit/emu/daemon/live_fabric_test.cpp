@@ -43,7 +43,7 @@ class LiveFabricTest : public testing::Test {
     live_ = std::make_unique<LiveFabric>(
         LiveFabric::Options{
             .topology = topology, .seed = 7, .dilation = dilation, .max_frame = 9000},
-        TimePoint{}, [this](const Arrival& arrival) {
+        TimePoint{}, [this](const FrameDelivery& arrival) {
           arrived_.emplace_back(arrival.frame.begin(), arrival.frame.end());
           records_.push_back(arrival.record);
         });
@@ -63,7 +63,7 @@ class LiveFabricTest : public testing::Test {
     arrived_.clear();
     live_ = std::make_unique<LiveFabric>(
         LiveFabric::Options{.topology = topology, .seed = 7, .dilation = 1, .max_frame = 9000},
-        TimePoint{}, [this](const Arrival& arrival) {
+        TimePoint{}, [this](const FrameDelivery& arrival) {
           arrived_.emplace_back(arrival.frame.begin(), arrival.frame.end());
         });
   }
@@ -349,7 +349,7 @@ TEST_F(LiveFabricTest, CongestionMarksAreInTheIpHeaderAndItsChecksumIsRight) {
                     .ecn_high = 2000});
   live_ = std::make_unique<LiveFabric>(
       LiveFabric::Options{.topology = topology, .seed = 7, .dilation = 1, .max_frame = 9000},
-      TimePoint{}, [this](const Arrival& arrival) {
+      TimePoint{}, [this](const FrameDelivery& arrival) {
         arrived_.emplace_back(arrival.frame.begin(), arrival.frame.end());
       });
   for (int i = 0; i < 50; ++i) {

@@ -50,7 +50,7 @@ class ManagementRouteTest : public ::testing::Test {
     return found;
   }
 
-  Services services;
+  ServiceOwners services;
   std::array<std::byte, wire::kMadSize> mad{};
 };
 

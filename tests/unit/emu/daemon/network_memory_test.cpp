@@ -49,7 +49,7 @@ class NetworkMemoryTest : public testing::Test {
     }
     live_ = std::make_unique<LiveFabric>(
         LiveFabric::Options{.topology = topology, .max_frame = kMaxFrame, .max_memory = kBudget},
-        TimePoint{}, [this](const Arrival& arrival) { ++arrived_[arrival.block]; });
+        TimePoint{}, [this](const FrameDelivery& arrival) { ++arrived_[arrival.block]; });
   }
   // So many frames, 100 in each microsecond of the network's time. `block` tells senders apart.
   void flood(fabric::PortId from, std::size_t size, int frames) {

@@ -370,7 +370,7 @@ TEST_F(OutsideTest, OversizeFramesOfADeviceAreRefusedAndCounted) {
                             modelled ? plant->nics()[1].get() : nullptr));
     switchboard.set_outside(&outside);
     LiveFabric live({.topology = h1_and_gate(), .max_frame = kMaxFrame}, TimePoint{},
-                    [&](const Arrival& arrival) { switchboard.arrive(arrival); });
+                    [&](const FrameDelivery& arrival) { switchboard.arrive(arrival); });
     if (modelled) {
       switchboard.set_fabric(&live);
     }
@@ -431,7 +431,7 @@ TEST_F(OutsideTest, FramesOnTheirWayToAPortThatIsRemovedReachNobody) {
   ASSERT_TRUE(removed);
   switchboard.set_outside(&outside);
   LiveFabric live({.topology = h1_and_gate(), .max_frame = kMaxFrame}, TimePoint{},
-                  [&](const Arrival& arrival) { switchboard.arrive(arrival); });
+                  [&](const FrameDelivery& arrival) { switchboard.arrive(arrival); });
   switchboard.set_fabric(&live);
   EXPECT_EQ(switchboard.pump_outside(TimePoint{}, 0), 1U);
   EXPECT_EQ(live.frames_inside(), 1U);

@@ -490,7 +490,7 @@ TEST_F(ManagementTest, AProcessHasOnlySoManyServices) {
   while (one->services->claim(kService + granted)) {
     ++granted;
   }
-  EXPECT_EQ(granted, Services::kMaxOfAProcess);
+  EXPECT_EQ(granted, ServiceOwners::kMaxOfAProcess);
   EXPECT_TRUE(other->services->claim(kService + granted));
 }
 

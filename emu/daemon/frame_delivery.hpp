@@ -24,7 +24,7 @@ struct FrameSource {
 // A frame that leaves the modelled network, perhaps changed. It is empty if the network flipped a
 // bit that no checksum inside the frame covers: on a wire, Ethernet's own would have made it a
 // loss.
-struct Arrival {
+struct FrameDelivery {
   fabric::PortId port = 0;
   std::uint32_t block = 0;  // which process on that NIC: the upper bits of the queue pair number
   srd::RecordInfo record;   // of the ring record that it came in, or will be written to
