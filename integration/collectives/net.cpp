@@ -163,7 +163,7 @@ class TableNet final : public Net {
  private:
   const Table& table_;
   [[maybe_unused]] void* context_ = nullptr;
-  [[maybe_unused]] Config config_{kUndefined};
+  [[maybe_unused]] CommConfig config_{kUndefined};
 };
 
 // Looks for the table of that version, unless a newer one was found or another one is asked for.

@@ -383,7 +383,7 @@ constexpr TableV8 make_v8() {
 
 constexpr TableV11 make_v11() {
   auto table = common<TableV11>();
-  table.init = [](void** context, std::uint64_t, Config*, Logger logger, Profiler) {
+  table.init = [](void** context, std::uint64_t, CommConfig*, Logger logger, Profiler) {
     static char any = 0;
     *context = &any;
     return weft::collectives::init(logger);

@@ -62,7 +62,7 @@ std::int64_t machine_time() { return std::chrono::steady_clock::now().time_since
 // them is collective; only rank 0 prints.
 class Report {
  public:
-  Report(const World& world, const Options& options) : world_(world), options_(options) {
+  Report(const CommWorld& world, const Options& options) : world_(world), options_(options) {
     MPI_Comm here = MPI_COMM_NULL;
     int ranks_here = 0;
     // How many ranks are on this machine decides whether barrier() can compare their clocks.
@@ -195,7 +195,7 @@ class Report {
     std::fflush(stdout);
   }
 
-  World world_;
+  CommWorld world_;
   Options options_;
   bool one_clock_ = false;
   std::uint64_t total_wrong_ = 0;
@@ -283,7 +283,7 @@ constexpr const char* kUsage =
     "to an element of each. The root changes from run to run. Times are the slowest rank's.\n";
 
 int run(int argc, char** argv) {
-  World world;
+  CommWorld world;
   MPI_Comm_rank(MPI_COMM_WORLD, &world.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &world.size);
   Options options;

@@ -14,7 +14,7 @@
 
 namespace weft::mpi {
 
-struct World {
+struct CommWorld {
   int rank = 0;
   int size = 1;
 };
@@ -34,9 +34,9 @@ inline MPI_Datatype type_of<float>() {
 // order in which MPI adds. The value depends on the index and, once every 4096 elements, on the
 // row: so a block that lands one row further is noticed, although the indices in a row repeat every
 // 1021.
-class Pattern {
+class KnownValues {
  public:
-  explicit Pattern(int ranks) {
+  explicit KnownValues(int ranks) {
     for (std::size_t phase = 0; phase < kValues; ++phase) {
       for (int rank = 0; rank < ranks; ++rank) {
         sums_[phase] += static_cast<std::uint32_t>(of(rank, phase));
@@ -62,8 +62,8 @@ class Collective {
   // Each rank has a part of it; else all of it.
   static constexpr bool kParts = true;
 
-  Collective(const World& world, std::size_t count)
-      : world_(world), count_(count), pattern_(world.size), in_(count), out_(count) {}
+  Collective(const CommWorld& world, std::size_t count)
+      : world_(world), count_(count), values_(world.size), in_(count), out_(count) {}
   virtual ~Collective() = default;
   Collective(const Collective&) = delete;
   Collective& operator=(const Collective&) = delete;
@@ -102,7 +102,7 @@ class Collective {
   }
   [[nodiscard]] bool is_root() const { return world_.rank == root_; }
   [[nodiscard]] static T element(int rank, std::size_t index) {
-    return static_cast<T>(Pattern::at(rank, index));
+    return static_cast<T>(KnownValues::at(rank, index));
   }
   // Of what consists of all ranks' own parts, in their order.
   [[nodiscard]] T gathered(std::size_t index) const {
@@ -110,12 +110,12 @@ class Collective {
   }
   [[nodiscard]] const void* own_part() const { return in_.data() + per_rank() * world_.rank; }
   [[nodiscard]] void* result(bool in_place) { return in_place ? in_.data() : out_.data(); }
-  [[nodiscard]] T sum(std::size_t index) const { return static_cast<T>(pattern_.sum(index)); }
+  [[nodiscard]] T sum(std::size_t index) const { return static_cast<T>(values_.sum(index)); }
   [[nodiscard]] double share() const { return static_cast<double>(world_.size - 1) / world_.size; }
 
-  World world_;
+  CommWorld world_;
   std::size_t count_;
-  Pattern pattern_;
+  KnownValues values_;
   int root_ = 0;
   std::vector<T> in_;
   std::vector<T> out_;

@@ -37,7 +37,7 @@ using Logger = void (*)(int level, unsigned long flags, const char* file, int li
                         const char* format, ...);
 using Profiler = Result (*)(void** event, int type, void* parent, std::int64_t plugin, void* data);
 
-struct Config {
+struct CommConfig {
   int trafficClass;
 };
 
@@ -293,7 +293,7 @@ struct TableV10 {
   Result (*devices)(int*);
   Result (*getProperties)(int, PropertiesV9*);
   Result (*listen)(int, void*, void**);
-  Result (*connect)(int, Config*, void*, void**, DeviceHandle**);
+  Result (*connect)(int, CommConfig*, void*, void**, DeviceHandle**);
   Result (*accept)(void*, void**, DeviceHandle**);
   Result (*regMr)(void*, void*, std::size_t, int, void**);
   Result (*regMrDmaBuf)(void*, void*, std::size_t, int, std::uint64_t, int, void**);
@@ -317,7 +317,7 @@ struct TableV11To12 {
   using Properties = P;
   using Size = std::size_t;
   const char* name;
-  Result (*init)(void**, std::uint64_t, Config*, Logger, Profiler);
+  Result (*init)(void**, std::uint64_t, CommConfig*, Logger, Profiler);
   Result (*devices)(int*);
   Result (*getProperties)(int, P*);
   Result (*listen)(void*, int, void*, void**);

@@ -19,7 +19,8 @@ using abi::Result;
 // --- Calls that are the same in all versions, or differ in what they leave out.
 Result init_v6(abi::Logger logger) { return plugin::init(logger); }
 Result init_v10(abi::Logger logger, abi::Profiler) { return plugin::init(logger); }
-Result init_v11(void** context, std::uint64_t, abi::Config*, abi::Logger logger, abi::Profiler) {
+Result init_v11(void** context, std::uint64_t, abi::CommConfig*, abi::Logger logger,
+                abi::Profiler) {
   static char any = 0;  // a context is never looked at, but must not be null
   *context = &any;
   return plugin::init(logger);
@@ -39,7 +40,7 @@ Result connect_v7(int index, void* handle, void** connection, DeviceHandle** dev
   leave_host(device);
   return plugin::connect(index, handle, connection);
 }
-Result connect_v10(int index, abi::Config*, void* handle, void** connection,
+Result connect_v10(int index, abi::CommConfig*, void* handle, void** connection,
                    DeviceHandle** device) {
   return connect_v7(index, handle, connection, device);
 }

@@ -20,7 +20,7 @@ struct Library {
   int users = 0;
   Settings settings;
   // By pointer, since NCCL keeps pointers to names.
-  std::vector<std::unique_ptr<Device>> devices;
+  std::vector<std::unique_ptr<DeviceDescription>> devices;
   std::vector<std::unique_ptr<Nic>> nics;
   bool forked = false;
 
@@ -59,8 +59,8 @@ void prepare(Library& all) {
     all.log(abi::kWarn, found.error().message);
     return;
   }
-  for (Device& device : *found) {
-    all.devices.push_back(std::make_unique<Device>(std::move(device)));
+  for (DeviceDescription& device : *found) {
+    all.devices.push_back(std::make_unique<DeviceDescription>(std::move(device)));
     all.nics.emplace_back();
   }
 }
@@ -157,7 +157,7 @@ abi::Result devices(int* count) {
   });
 }
 
-const Device* device(int index) {
+const DeviceDescription* device(int index) {
   Library& all = library();
   const std::scoped_lock lock(all.mutex);
   const bool known = index >= 0 && static_cast<std::size_t>(index) < all.devices.size();

@@ -167,7 +167,7 @@ Settings settings_from_environment() {
   return settings;
 }
 
-Result<std::vector<Device>> find_devices(const Settings& settings) {
+Result<std::vector<DeviceDescription>> find_devices(const Settings& settings) {
   std::size_t count = std::max<std::size_t>(settings.addresses.size(), 1);
   std::vector<std::string> names = settings.addresses;
   if (!settings.socket.empty()) {
@@ -182,7 +182,7 @@ Result<std::vector<Device>> find_devices(const Settings& settings) {
       names.push_back(srd::to_text(address));
     }
   }
-  std::vector<Device> devices(count);
+  std::vector<DeviceDescription> devices(count);
   for (std::size_t i = 0; i < count; ++i) {
     devices[i].name = "weft" + std::to_string(i);
     // It follows from the address, so that all processes on one NIC give it the same number.

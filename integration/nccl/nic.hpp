@@ -23,7 +23,7 @@ struct Settings {
 [[nodiscard]] Settings settings_from_environment();
 
 // What NCCL is told before the device is up.
-struct Device {
+struct DeviceDescription {
   std::string name;  // lives as long as the process: NCCL keeps the pointer
   std::uint64_t guid = 0;
   int speed = 0;      // Mb/s
@@ -67,6 +67,6 @@ class Nic {
 };
 
 // The devices that there are, in order.
-[[nodiscard]] Result<std::vector<Device>> find_devices(const Settings& settings);
+[[nodiscard]] Result<std::vector<DeviceDescription>> find_devices(const Settings& settings);
 
 }  // namespace weft::nccl

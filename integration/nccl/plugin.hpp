@@ -15,7 +15,7 @@ abi::Result init(abi::Logger logger);
 abi::Result finalize();
 abi::Result devices(int* count);
 // nullptr: there is no such device.
-const Device* device(int index);
+const DeviceDescription* device(int index);
 
 abi::Result listen(int index, void* handle, void** listener);
 abi::Result connect(int index, void* handle, void** connection);

@@ -11,7 +11,7 @@ inline constexpr const char* kPluginName = "weft";
 
 template <class P>
 abi::Result properties(int index, P* out) {
-  const Device* const device = plugin::device(index);
+  const DeviceDescription* const device = plugin::device(index);
   if (device == nullptr) {
     return abi::kInvalidArgument;
   }

@@ -56,14 +56,14 @@ struct Region {
 };
 
 // Where the other plugin is.
-struct Partner {
+struct RemoteEnd {
   srd::PeerId peer;
   srd::Qpn control;  // and, at the next numbers, its endpoints for data and for watching
   std::uint32_t qkey = 0;
 
   [[nodiscard]] srd::Qpn data() const { return srd::Qpn{control.value() + 1}; }
   [[nodiscard]] srd::Qpn watch() const { return srd::Qpn{control.value() + 2}; }
-  [[nodiscard]] bool operator==(const Partner&) const = default;
+  [[nodiscard]] bool operator==(const RemoteEnd&) const = default;
 };
 
 // For WEFT_NCCL_REPORT, and for tests. Only the core counts, under its lock.
@@ -95,7 +95,7 @@ struct Comm {
 
   std::uint16_t number = 0;
   std::uint32_t nonce = 0;
-  Partner partner;
+  RemoteEnd partner;
   std::uint16_t partner_number = 0;
   std::uint32_t partner_nonce = 0;
   std::uint32_t restarts = 0;  // of the partner's process when the connection was made

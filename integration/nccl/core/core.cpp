@@ -50,7 +50,7 @@ C* Core::Table<C>::make() {
 }
 
 template <class C>
-C* Core::make_end(Table<C>& table, const Partner& partner) {
+C* Core::make_end(Table<C>& table, const RemoteEnd& partner) {
   C* const made = table.make();
   if (made != nullptr) {
     // Never 0, which a message has that names no end.
@@ -89,7 +89,7 @@ Outcome Core::connect(ListenHandle& handle, SendComm*& connection) {
     if (!peer) {
       return Outcome::system_error;
     }
-    const Partner partner{*peer, srd::Qpn{handle.control.value()}, handle.qkey.value()};
+    const RemoteEnd partner{*peer, srd::Qpn{handle.control.value()}, handle.qkey.value()};
     SendComm* const made = make_end(senders_, partner);
     if (made == nullptr) {
       return Outcome::system_error;

@@ -97,7 +97,7 @@ class Core {
 
  private:
   struct Hello {
-    Partner partner;
+    RemoteEnd partner;
     std::uint16_t number = 0;
     std::uint32_t nonce = 0;
     [[nodiscard]] bool operator==(const Hello&) const = default;
@@ -113,7 +113,7 @@ class Core {
   struct Watch {
     bool under_way = false;
     bool wanted = false;
-    Partner partner;  // to which it is under way
+    RemoteEnd partner;  // to which it is under way
   };
   static constexpr std::size_t kMaxWaiting = 1024;  // connections that were not accepted yet
   // Often enough against the seconds after which a peer counts as dead; each check visits all ends.
@@ -140,7 +140,7 @@ class Core {
 
   // core.cpp
   template <class C>
-  [[nodiscard]] C* make_end(Table<C>& table, const Partner& partner);
+  [[nodiscard]] C* make_end(Table<C>& table, const RemoteEnd& partner);
   template <class C>
   void give_up(Table<C>& table, C& connection, std::uint8_t goodbye_flags);
   template <class F>
@@ -170,10 +170,10 @@ class Core {
   void check();
   template <class C>
   void check_end(C& connection);
-  void watch(srd::PeerId peer, const Partner& partner, Watch& one);
-  void on_failure(const Partner& partner, srd::Status status);
+  void watch(srd::PeerId peer, const RemoteEnd& partner, Watch& one);
+  void on_failure(const RemoteEnd& partner, srd::Status status);
   // Those with this partner, or with anybody at its peer.
-  void fail_all(const Partner& partner, bool at_peer);
+  void fail_all(const RemoteEnd& partner, bool at_peer);
   void notice_restarts();
   [[nodiscard]] std::uint32_t restarts_of(srd::PeerId peer) const;
 

@@ -63,7 +63,7 @@ void Links::post_receive(std::uint32_t buffer) {
 }
 
 // The buffer is free again when the message has been acknowledged or has failed (on_sent()).
-std::optional<std::uint32_t> Links::post(const Partner& to, std::span<const std::byte> message,
+std::optional<std::uint32_t> Links::post(const RemoteEnd& to, std::span<const std::byte> message,
                                          bool matters) {
   if (free_buffers_.empty()) {
     return std::nullopt;
@@ -87,12 +87,12 @@ std::optional<std::uint32_t> Links::post(const Partner& to, std::span<const std:
 }
 
 // For messages that the caller can repeat: nothing is stored.
-std::optional<std::uint32_t> Links::try_send(const Partner& to,
+std::optional<std::uint32_t> Links::try_send(const RemoteEnd& to,
                                              std::span<const std::byte> message) {
   return backlog_.empty() ? post(to, message, true) : std::nullopt;
 }
 
-void Links::send(const Partner& to, ControlHeader header, bool matters) {
+void Links::send(const RemoteEnd& to, ControlHeader header, bool matters) {
   header.qkey = qkey_;
   if (!backlog_.empty() || !post(to, std::as_bytes(std::span{&header, 1}), matters)) {
     (void)backlog_.push({to, header, matters});
@@ -109,7 +109,7 @@ void Links::retry() {
   }
 }
 
-std::optional<Partner> Links::on_sent(std::uint32_t buffer) {
+std::optional<RemoteEnd> Links::on_sent(std::uint32_t buffer) {
   free_buffers_.push_back(buffer);
   return receivers_[buffer];
 }

@@ -60,14 +60,14 @@ class Links {
 
   // --- Control messages. Gives the buffer that holds it until on_sent(); nothing: no room at
   // present, nothing was sent.
-  [[nodiscard]] std::optional<std::uint32_t> try_send(const Partner& to,
+  [[nodiscard]] std::optional<std::uint32_t> try_send(const RemoteEnd& to,
                                                       std::span<const std::byte> message);
   // Sent as soon as there is room. If it does not arrive, no request fails unless `matters`.
-  void send(const Partner& to, ControlHeader header, bool matters = true);
+  void send(const RemoteEnd& to, ControlHeader header, bool matters = true);
   void retry();
   [[nodiscard]] bool has_backlog() const { return !backlog_.empty(); }
   // A message has left or failed. Whose fault it is if it failed and that matters.
-  [[nodiscard]] std::optional<Partner> on_sent(std::uint32_t buffer);
+  [[nodiscard]] std::optional<RemoteEnd> on_sent(std::uint32_t buffer);
   [[nodiscard]] std::span<const std::byte> received(std::uint32_t buffer,
                                                     std::size_t length) const {
     return std::span{receive_buffers_}.subspan(buffer * kMaxControl, length);
@@ -80,12 +80,12 @@ class Links {
   // A message of the backlog. Announcements are never in it: NCCL repeats a receive that finds no
   // room.
   struct Late {
-    Partner to;
+    RemoteEnd to;
     ControlHeader header;
     bool matters = true;
   };
 
-  [[nodiscard]] std::optional<std::uint32_t> post(const Partner& to,
+  [[nodiscard]] std::optional<std::uint32_t> post(const RemoteEnd& to,
                                                   std::span<const std::byte> message, bool matters);
 
   srd::Engine& engine_;
@@ -96,7 +96,7 @@ class Links {
   std::byte empty_{};
   CoreCounters counters_;
   std::vector<std::byte> send_buffers_;
-  std::vector<std::optional<Partner>> receivers_;  // of the messages that matter, by buffer
+  std::vector<std::optional<RemoteEnd>> receivers_;  // of the messages that matter, by buffer
   std::vector<std::uint32_t> free_buffers_;
   std::vector<std::byte> receive_buffers_;
   RingQueue<Late> backlog_;

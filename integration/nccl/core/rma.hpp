@@ -124,7 +124,7 @@ class Rma {
   };
   // Who has joined a listener's group so far, by rank.
   struct Join {
-    Partner partner;
+    RemoteEnd partner;
     Identity group;
     std::uint64_t ranks = 0;
   };
@@ -133,7 +133,7 @@ class Rma {
     std::map<std::uint32_t, Join> joins;
   };
   struct Member {
-    Partner partner;
+    RemoteEnd partner;
     Identity group;  // its own name for it
     std::uint32_t restarts = 0;
     bool joined = false;  // it has told its name ...
@@ -209,14 +209,14 @@ class Rma {
     std::uint32_t operation = 0;
   };
   struct Letter {
-    Partner to;
+    RemoteEnd to;
     RmaMessage message;
     Purpose purpose;
   };
   struct Watch {
     bool under_way = false;
     bool wanted = false;
-    Partner partner;  // to which it is under way
+    RemoteEnd partner;  // to which it is under way
   };
 
   Rma(srd::Engine& engine, const RmaConfig& config);
@@ -230,7 +230,7 @@ class Rma {
   void tell_join(Group& group, std::uint32_t rank);
   void fail_member(Group& group, std::uint32_t rank, Outcome outcome);
   // Those with this partner, or with anybody at its peer.
-  void fail_all(const Partner& partner, bool at_peer);
+  void fail_all(const RemoteEnd& partner, bool at_peer);
   [[nodiscard]] static bool waits_for(const Group& group, std::uint32_t rank);
   void check();
   void notice_restarts();
@@ -240,7 +240,7 @@ class Rma {
                               std::uint32_t rank);
   [[nodiscard]] Operation& make_operation(Group& group, std::uint32_t context, std::uint32_t rank);
   void begin(Group& group, Operation& operation, Request*& out);
-  [[nodiscard]] bool post_parts(Operation& operation, const Partner& partner);
+  [[nodiscard]] bool post_parts(Operation& operation, const RemoteEnd& partner);
   void advance(Group& group, std::uint32_t context, std::uint32_t rank);
   void on_moved(Group& group, Operation& operation);
   void send_signal(Group& group, Operation& operation);

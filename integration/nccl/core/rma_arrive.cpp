@@ -189,7 +189,7 @@ void Rma::reject(const Completion& completion, const RmaMessage& message) {
   answer.to_nonce = message.from_nonce.value();
   answer.qkey = links_.qkey();
   answer.from_rank = message.to_rank.value();
-  const Partner partner{completion.peer, completion.remote, message.qkey.value()};
+  const RemoteEnd partner{completion.peer, completion.remote, message.qkey.value()};
   (void)links_.try_send(partner, std::as_bytes(std::span{&answer, 1}));
 }
 

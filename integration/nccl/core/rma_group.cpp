@@ -304,10 +304,10 @@ void Rma::fail_member(Group& group, std::uint32_t rank, Outcome outcome) {
   }
 }
 
-void Rma::fail_all(const Partner& partner, bool at_peer) {
+void Rma::fail_all(const RemoteEnd& partner, bool at_peer) {
   for (auto& [number, group] : groups_) {
     for (std::uint32_t i = 0; i < group.members.size(); ++i) {
-      const Partner& one = group.members[i].partner;
+      const RemoteEnd& one = group.members[i].partner;
       if (i != group.rank && (at_peer ? one.peer == partner.peer : one == partner)) {
         fail_member(group, i, Outcome::remote_error);
       }
@@ -333,7 +333,7 @@ void Rma::check() {
       if (!waits_for(group, i)) {
         continue;
       }
-      const Partner& partner = group.members[i].partner;
+      const RemoteEnd& partner = group.members[i].partner;
       Watch& one = watches_[partner.peer.value()];
       one.wanted = true;
       if (!one.under_way) {

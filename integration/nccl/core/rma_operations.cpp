@@ -198,7 +198,7 @@ void Rma::advance(Group& group, std::uint32_t context, std::uint32_t rank) {
   }
 }
 
-bool Rma::post_parts(Operation& operation, const Partner& partner) {
+bool Rma::post_parts(Operation& operation, const RemoteEnd& partner) {
   while (operation.posted < operation.size) {
     const auto length = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(operation.size - operation.posted, config_.part_bytes));

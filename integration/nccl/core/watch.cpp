@@ -53,7 +53,7 @@ void Core::check() {
 
 // The message can only fail or stay: the endpoint it goes to has no receives, ever. So "no receive
 // yet" keeps it under way while the peer lives, and its failure says that the peer does not.
-void Core::watch(srd::PeerId peer, const Partner& partner, Watch& one) {
+void Core::watch(srd::PeerId peer, const RemoteEnd& partner, Watch& one) {
   srd::SendRequest request;
   request.peer = peer;
   request.source = links_.watch();
@@ -67,7 +67,7 @@ void Core::watch(srd::PeerId peer, const Partner& partner, Watch& one) {
 // A message to a partner has failed, and that matters. Only a peer that does not answer takes all
 // connections with it: a hello that names a wrong endpoint or Q_Key spoils what was asked in that
 // name.
-void Core::on_failure(const Partner& partner, srd::Status status) {
+void Core::on_failure(const RemoteEnd& partner, srd::Status status) {
   if (status == srd::Status::peer_restarted) {
     notice_restarts();
     return;
@@ -75,7 +75,7 @@ void Core::on_failure(const Partner& partner, srd::Status status) {
   fail_all(partner, status == srd::Status::unresponsive || status == srd::Status::unreachable);
 }
 
-void Core::fail_all(const Partner& partner, bool at_peer) {
+void Core::fail_all(const RemoteEnd& partner, bool at_peer) {
   const auto fail = [&](auto& table) {
     for (const auto& one : table.ends) {
       if (one != nullptr &&
