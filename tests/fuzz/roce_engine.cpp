@@ -42,7 +42,7 @@ class Game {
                                            reinterpret_cast<std::uint64_t>(&memory_[kMargin]),
                                            kMemory - 2 * kMargin, kAll | kWindowBind, 1});
     for (const QpType type : kTypes) {
-      QpRequest request;
+      QpSetup request;
       request.type = type;
       request.domain = 1;
       request.max_send = request.max_receive = 4;

@@ -21,7 +21,7 @@ class Loop {
  public:
   Loop() : engine_(config(), sink_) {
     key_ = engine_.keys().register_region({memory_.data(), address(), kSize, kAll, 0});
-    QpRequest request;
+    QpSetup request;
     request.max_send = request.max_receive = 16;
     request.max_send_sge = request.max_receive_sge = 2;
     request.signal_all = true;

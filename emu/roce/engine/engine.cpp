@@ -57,7 +57,7 @@ QueuePair* Engine::find(std::uint32_t qpn) const {
   return index < qps_.size() ? qps_[index].get() : nullptr;
 }
 
-std::uint32_t Engine::create_qp(const QpRequest& request) {
+std::uint32_t Engine::create_qp(const QpSetup& request) {
   if (request.max_send_sge > kMaxSge || request.max_receive_sge > kMaxSge ||
       request.max_send == 0 || (request.max_receive == 0 && request.srq == kNoSrq)) {
     return 0;
@@ -189,7 +189,7 @@ void Engine::reset(QueuePair& qp) {
   const bool had_moved = qp.moved;
   deadlines_.clear(index);
   forget_sends(qp);
-  qps_[index] = std::make_unique<QueuePair>(qp.qpn, QpRequest(qp.made));
+  qps_[index] = std::make_unique<QueuePair>(qp.qpn, QpSetup(qp.made));
   qps_[index]->ready = was_ready;
   qps_[index]->moved = had_moved;
 }

@@ -78,7 +78,7 @@ class Engine final : public srd::Machine {
   // The number of the new queue pair, or 0 when there is no room or the request is none. Numbers go
   // round: one that was destroyed is used again as late as possible, so that stray packets of its
   // former life find no queue pair.
-  [[nodiscard]] std::uint32_t create_qp(const QpRequest& request);
+  [[nodiscard]] std::uint32_t create_qp(const QpSetup& request);
   // Its requests vanish.
   [[nodiscard]] int destroy_qp(std::uint32_t qpn);
   [[nodiscard]] int modify_qp(TimePoint now, std::uint32_t qpn, std::uint32_t mask,

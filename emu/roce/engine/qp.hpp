@@ -27,7 +27,7 @@ inline constexpr std::uint32_t kHalfOfPsns = 1U << 23;  // farther apart, they c
 }
 
 // What a queue pair is made with; fixed until it is destroyed.
-struct QpRequest {
+struct QpSetup {
   QpType type = QpType::rc;
   std::uint32_t domain = 0;
   std::uint32_t send_cq = 0;
@@ -115,7 +115,7 @@ struct Responder {
 };
 
 struct QueuePair {
-  QueuePair(std::uint32_t number, const QpRequest& request)
+  QueuePair(std::uint32_t number, const QpSetup& request)
       : qpn(number),
         type(request.type),
         made(request),
@@ -124,7 +124,7 @@ struct QueuePair {
 
   std::uint32_t qpn;
   QpType type;
-  QpRequest made;
+  QpSetup made;
   QpAttributes attributes;  // its state among them
   std::uint32_t mtu = 256;
   SendQueue send_queue;

@@ -96,7 +96,7 @@ void Run::make_qp(Connection& connection, std::uint32_t index) {
   const ConnectionPlan& plan = connection.plan;
   End& end = connection.ends[index];
   end.host = plan.hosts[index];
-  QpRequest request;
+  QpSetup request;
   request.type = plan.type;
   request.domain = kDomain;
   request.srq = plan_.shared_receives ? srqs_[end.host] : kNoSrq;

@@ -34,7 +34,7 @@ struct Sent {
 // wait(). Attributes that a test changes before bring_up() take effect there.
 class Bench {
  public:
-  explicit Bench(QpType type = QpType::rc, QpRequest request = default_request(),
+  explicit Bench(QpType type = QpType::rc, QpSetup request = default_request(),
                  EngineConfig config = default_config())
       : engine(config, sink) {
     request.type = type;
@@ -59,8 +59,8 @@ class Bench {
     key = engine.keys().register_region(
         {memory.data(), address(0), memory.size(), kAllAccess | kWindowBind, kDomain});
   }
-  static QpRequest default_request() {
-    QpRequest request;
+  static QpSetup default_request() {
+    QpSetup request;
     request.max_send = request.max_receive = 8;
     request.max_send_sge = request.max_receive_sge = 4;
     request.max_inline = 64;

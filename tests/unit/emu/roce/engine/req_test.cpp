@@ -81,7 +81,7 @@ TEST_F(Req, GathersManyPieces) {
 // The carrier copies a burst only when it has all of it, so the gathered bytes of one packet must
 // not lie where those of the next one are put.
 TEST_F(Req, KeepsWhatItGatheredForABurst) {
-  QpRequest request = Bench::default_request();
+  QpSetup request = Bench::default_request();
   request.max_send = 40;
   Bench many(QpType::rc, request);
   many.bring_up();

@@ -549,7 +549,7 @@ TEST(RespUc, AReceiveThatCannotBeWrittenEndsTheQueuePair) {
 
 // A queue pair may have no room for segments, and receives of its own or not.
 TEST(RespNoSegments, AQueuePairNeedsNone) {
-  QpRequest request = Bench::default_request();
+  QpSetup request = Bench::default_request();
   request.max_send_sge = request.max_receive_sge = 0;
   Bench bench(QpType::rc, request);
   bench.bring_up();
@@ -566,7 +566,7 @@ TEST(RespNoSegments, AQueuePairNeedsNone) {
 }
 
 TEST(RespNoSegments, OneWithASharedQueueNeedsNoReceivesOfItsOwn) {
-  QpRequest request = Bench::default_request();
+  QpSetup request = Bench::default_request();
   request.max_receive = 0;
   request.srq = 0;
   Bench bench(QpType::rc, request);

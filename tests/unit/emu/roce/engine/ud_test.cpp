@@ -55,7 +55,7 @@ TEST_F(Ud, DropsAnotherKeyAndWhatIsTooLong) {
 
 // Left in place, it would block all the queue pairs that share it.
 TEST(UdWithSharedReceives, CompletesAReceiveThatIsTooShort) {
-  QpRequest request = Bench::default_request();
+  QpSetup request = Bench::default_request();
   request.srq = 0;
   Bench bench(QpType::ud, request);
   bench.bring_up(QpType::ud);
