@@ -14,7 +14,7 @@ namespace weft::sim {
 
 // Flows are taken in the order in which they are handed over. The last write of a flow carries the
 // flow's number as its immediate: when it arrives, the receiver has everything.
-class EngineTransport final : public Transport {
+class EngineTransport final : public HostTransport {
  public:
   // The configuration must have passed validate(); its attachment and seed are set here, so that
   // hosts draw differently from one seed. `keys`: of all hosts' regions, by port. Each host adds

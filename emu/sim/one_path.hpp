@@ -34,7 +34,7 @@ struct OnePathConfig {
 // that makes no progress is tried for ever: it never fails. These are models for comparisons, with
 // the mechanisms that decide how such a transport shares a network, not implementations of a
 // standard.
-class OnePathTransport final : public Transport, private srd::Machine {
+class OnePathTransport final : public HostTransport, private srd::Machine {
  public:
   // Of one flow. Selective repeat keeps a bit for each, and the arithmetic looks a few ahead.
   static constexpr std::uint32_t kMaxPackets = 1U << 31;

@@ -329,17 +329,17 @@ Simulation::MakeTransport transport_factory(const Scenario& scenario) {
   for (const fabric::LinkId uplink : scenario.topology.ports()) {
     rates.push_back(scenario.topology.links()[uplink].properties.rate);
   }
-  return
-      [&spec, keys, rates = std::move(rates)](fabric::PortId port) -> std::unique_ptr<Transport> {
-        if (spec.kind == TransportSpec::Kind::srd) {
-          srd::EngineConfig engine = spec.engine;
-          engine.line_rate = rates[port];
-          return std::make_unique<EngineTransport>(port, std::move(engine), keys);
-        }
-        OnePathConfig one_path = spec.one_path;
-        one_path.line_rate = rates[port];
-        return std::make_unique<OnePathTransport>(one_path);
-      };
+  return [&spec, keys,
+          rates = std::move(rates)](fabric::PortId port) -> std::unique_ptr<HostTransport> {
+    if (spec.kind == TransportSpec::Kind::srd) {
+      srd::EngineConfig engine = spec.engine;
+      engine.line_rate = rates[port];
+      return std::make_unique<EngineTransport>(port, std::move(engine), keys);
+    }
+    OnePathConfig one_path = spec.one_path;
+    one_path.line_rate = rates[port];
+    return std::make_unique<OnePathTransport>(one_path);
+  };
 }
 
 }  // namespace weft::sim

@@ -57,7 +57,7 @@ class SimulationObserver {
 // so nothing here may depend on the order of events of different hosts.
 class Simulation {
  public:
-  using MakeTransport = std::function<std::unique_ptr<Transport>(fabric::PortId)>;
+  using MakeTransport = std::function<std::unique_ptr<HostTransport>(fabric::PortId)>;
 
   // Topology and traffic must be valid and outlive the simulation. Hosts without traffic get no
   // transport.
@@ -83,7 +83,9 @@ class Simulation {
   [[nodiscard]] std::uint32_t flows_ended() const { return ended_; }
   [[nodiscard]] TransportCounters counters() const;
   // Null for a host without traffic.
-  [[nodiscard]] Transport* transport(fabric::PortId port) { return hosts_[port].transport.get(); }
+  [[nodiscard]] HostTransport* transport(fabric::PortId port) {
+    return hosts_[port].transport.get();
+  }
   // Everything that happened, in one number: arrivals with their times, ends of flows, totals.
   [[nodiscard]] std::uint64_t digest() const;
   // Fails if a frame is unaccounted for: injected and duplicated ones must be delivered, dropped,
@@ -114,7 +116,7 @@ class Simulation {
 
  private:
   struct Host {
-    std::unique_ptr<Transport> transport;
+    std::unique_ptr<HostTransport> transport;
     srd::Machine* machine = nullptr;
     fabric::Picos armed =
         fabric::kNoTime;       // the earliest call-back planned for the machine's deadline

@@ -43,9 +43,9 @@ struct TransportCounters {
 
 // What one host runs, for all its flows. The simulation calls it and its machine from one thread,
 // with a time that never goes back.
-class Transport {
+class HostTransport {
  public:
-  virtual ~Transport() = default;
+  virtual ~HostTransport() = default;
 
   // The same one each time; it lives as long as the transport.
   [[nodiscard]] virtual srd::Machine& machine() = 0;

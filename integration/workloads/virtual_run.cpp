@@ -103,7 +103,7 @@ Result<sim::Scenario> read_ground(const VirtualGround& ground) {
 }  // namespace
 
 // A flow begins a rank's run, and has been sent when the rank has finished.
-class VirtualRun::RankTransport final : public sim::Transport {
+class VirtualRun::RankTransport final : public sim::HostTransport {
  public:
   RankTransport(const srd::EngineConfig& config, const WorkerMachine::Make& make)
       : machine_(config, make), checks_packets_(config.checksum) {}
@@ -180,7 +180,7 @@ Result<void> VirtualRun::run(const Make& make, bool real_payload) {
   scenario_.options.real_payload = real_payload;
   std::vector<RankPlace> places(ranks_);
   transports_.assign(ranks_, nullptr);
-  const auto make_transport = [&](fabric::PortId port) -> std::unique_ptr<sim::Transport> {
+  const auto make_transport = [&](fabric::PortId port) -> std::unique_ptr<sim::HostTransport> {
     const auto rank =
         static_cast<std::uint32_t>(std::find(ports_.begin(), ports_.end(), port) - ports_.begin());
     srd::EngineConfig config = scenario_.transport.engine;

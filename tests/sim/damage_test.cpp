@@ -69,7 +69,7 @@ TEST(Damage, ThePacketsOwnChecksumFindsItUnlessToldNotToLook) {
 }
 
 // Sends packets of known bytes and looks where they come out wrong.
-class Probe final : public Transport, private srd::Machine {
+class Probe final : public HostTransport, private srd::Machine {
  public:
   static constexpr std::size_t kHeader = 40;
   static constexpr std::size_t kPayload = 960;
