@@ -43,8 +43,8 @@ constexpr std::uint64_t kWritable = 2;
 constexpr unsigned long kQuery = _IOWR('f', 17, Query);
 
 // "7f0000000000-7f0000001000 rw-p ..."
-std::optional<Mapping> parse(std::string_view line) {
-  Mapping mapping;
+std::optional<MemoryArea> parse(std::string_view line) {
+  MemoryArea mapping;
   const char* const end = line.data() + line.size();
   const auto first = std::from_chars(line.data(), end, mapping.begin, 16);
   if (first.ec != std::errc{} || first.ptr == end || *first.ptr != '-') {
@@ -71,20 +71,20 @@ Mappings::~Mappings() {
 }
 
 // Asks for one mapping. False: the kernel does not know the question.
-bool Mappings::ask(std::uint64_t address, std::optional<Mapping>& found) const {
+bool Mappings::ask(std::uint64_t address, std::optional<MemoryArea>& found) const {
   Query query{};
   query.size = sizeof query;
   query.address = address;
   if (native::ioctl(fd_, kQuery, &query) != 0) {
     return errno == ENOENT;
   }
-  found = Mapping{query.begin, query.end, (query.found_flags & kReadable) != 0,
-                  (query.found_flags & kWritable) != 0};
+  found = MemoryArea{query.begin, query.end, (query.found_flags & kReadable) != 0,
+                     (query.found_flags & kWritable) != 0};
   return true;
 }
 
 // Nothing: the end of the text.
-std::optional<Mapping> Mappings::next_line() {
+std::optional<MemoryArea> Mappings::next_line() {
   for (;;) {
     const std::string_view unread{buffer_ + taken_, used_ - taken_};
     if (const std::size_t length = unread.find('\n'); length != std::string_view::npos) {
@@ -103,8 +103,8 @@ std::optional<Mapping> Mappings::next_line() {
 }
 
 // After the first refusal of the ioctl the object stays with the text.
-std::optional<Mapping> Mappings::find(std::uint64_t address) {
-  std::optional<Mapping> found;
+std::optional<MemoryArea> Mappings::find(std::uint64_t address) {
+  std::optional<MemoryArea> found;
   if (!good() || (!text_ && ask(address, found))) {
     return found;
   }

@@ -6,7 +6,7 @@
 
 namespace weft::kernel {
 
-struct Mapping {
+struct MemoryArea {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
   bool readable = false;
@@ -27,16 +27,16 @@ class Mappings {
   // False: the kernel does not say; nothing can be found.
   [[nodiscard]] bool good() const { return fd_ >= 0; }
   // The mapping that contains `address`, which must not be lower than in the call before.
-  [[nodiscard]] std::optional<Mapping> find(std::uint64_t address);
+  [[nodiscard]] std::optional<MemoryArea> find(std::uint64_t address);
 
  private:
-  [[nodiscard]] bool ask(std::uint64_t address, std::optional<Mapping>& found) const;
-  [[nodiscard]] std::optional<Mapping> next_line();
+  [[nodiscard]] bool ask(std::uint64_t address, std::optional<MemoryArea>& found) const;
+  [[nodiscard]] std::optional<MemoryArea> next_line();
 
   static constexpr std::size_t kBuffer = 8192;  // longer than any line
   int fd_ = -1;
   bool text_ = false;
-  std::optional<Mapping> latest_;  // read and not yet passed
+  std::optional<MemoryArea> latest_;  // read and not yet passed
   char buffer_[kBuffer];
   std::size_t used_ = 0;
   std::size_t taken_ = 0;

@@ -73,7 +73,7 @@ bool is_mapped(std::uint64_t begin, std::uint64_t end, bool writable) {
            copy_from_user(std::span(&value, 1), end - 1);
   }
   while (begin < end) {
-    const std::optional<Mapping> mapping = mappings.find(begin);
+    const std::optional<MemoryArea> mapping = mappings.find(begin);
     if (!mapping || !mapping->readable || (writable && !mapping->writable)) {
       return false;
     }
