@@ -1,0 +1,33 @@
+// Owns what the makers of programs have in common: one for each of NCCL's algorithms, and one for
+// the point-to-point operations.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "integration/collectives/shape.hpp"
+
+namespace weft::collectives {
+
+[[nodiscard]] inline std::size_t divide_up(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
+[[nodiscard]] inline std::size_t round_up(std::size_t a, std::size_t b) {
+  return divide_up(a, b) * b;
+}
+
+// A part of a whole that may end before it.
+[[nodiscard]] inline Step step(std::size_t offset, std::size_t chunk, std::size_t end) {
+  Step made;
+  made.count = offset < end ? std::min(chunk, end - offset) : 0;
+  return made;
+}
+
+// Elements of a step.
+[[nodiscard]] std::size_t chunk_of(const Problem& problem);
+
+[[nodiscard]] std::vector<Program> ring_programs(const Problem& problem);
+[[nodiscard]] std::vector<Program> tree_programs(const Problem& problem);
+[[nodiscard]] std::vector<Program> pat_programs(const Problem& problem);
+[[nodiscard]] std::vector<Program> pair_programs(const Problem& problem);
+
+}  // namespace weft::collectives
