@@ -20,6 +20,10 @@
 
 namespace weft::swarm {
 
+// Messages shorter than this have no room for their number. Without immediate data they cannot be
+// told apart, and are only counted.
+inline constexpr std::uint32_t kNumbered = 8;
+
 // One accepted request. Its number is its cookie and, in the low 32 bits, its immediate data.
 struct Request {
   // Orphaned: the process that posted it has crashed, so it never completes.
