@@ -8,17 +8,21 @@
 namespace weft {
 namespace {
 
+// A user who reports a crash has only this line: it must lead to the place without a debugger.
 TEST(CheckDeathTest, FailedCheckNamesExpressionAndPlace) {
   const int value = 3;
   EXPECT_DEATH(WEFT_CHECK(value == 4), "weft: check failed: value == 4 at .*check_test.cpp:[0-9]+");
 }
 
+// The expression may have side effects, so the macro must not name it a second time for its
+// message.
 TEST(Check, HoldingCheckEvaluatesOnce) {
   int evaluated = 0;
   WEFT_CHECK(++evaluated == 1);
   EXPECT_EQ(evaluated, 1);
 }
 
+// A macro that ended in a statement of its own would take the `else` away from this `if`.
 TEST(Check, IsOneStatement) {
   bool reached = false;
   if (reached)

@@ -15,6 +15,7 @@ namespace {
 
 TimePoint at(std::int64_t ns) { return time_at(Duration{ns}); }
 
+// An index that was never set is like one that was cleared, however large it is.
 TEST(DeadlineHeap, EmptyHasNoDeadline) {
   const DeadlineHeap heap;
   EXPECT_TRUE(heap.empty());
@@ -23,6 +24,7 @@ TEST(DeadlineHeap, EmptyHasNoDeadline) {
   EXPECT_EQ(heap.deadline_of(123456), kNever);
 }
 
+// A later time sinks in the heap, an earlier one rises.
 TEST(DeadlineHeap, MovesADeadlineBothWays) {
   DeadlineHeap heap;
   heap.set(1, at(100));
@@ -35,6 +37,7 @@ TEST(DeadlineHeap, MovesADeadlineBothWays) {
   EXPECT_EQ(heap.deadline_of(2), at(200));
 }
 
+// Whatever an index holds, it may be cleared: callers need not ask first.
 TEST(DeadlineHeap, NeverClearsAndClearingTwiceIsHarmless) {
   DeadlineHeap heap;
   heap.set(5, at(1));
@@ -60,6 +63,8 @@ TEST(DeadlineHeap, EqualDeadlinesGoByIndexWhateverTheOrderOfSetting) {
       heap.set(index, at(7));
     }
     for (const std::uint32_t index : indices) {
+      // All deadlines are the same, so the smallest index that is left comes first; a std::set has
+      // them in that order.
       ASSERT_EQ(heap.earliest_index(), index) << "seed " << seed;
       heap.clear(index);
     }
@@ -116,6 +121,7 @@ TEST_P(DeadlineHeapModel, BehavesLikeTheModel) {
         }
         break;
       default: {
+        // Few different times for many indices, so that equal deadlines are common.
         const TimePoint when = rng.chance(0.02) ? kNever : at(rng.below(500));
         heap.set(index, when);
         model.set(index, when);

@@ -1,4 +1,10 @@
 // Tests the end of a process whose parent ends.
+//
+// Three processes: this one, the parent that ends (`outer`), and its child that must end with it.
+// Two pipes keep them in step without a clock: the write end of `gone` is held by the parent alone,
+// so that its end is an end of file; `said` is written by the child and read here. Here an end of
+// file on `said` means that the child is gone, too: if it outlived its parent, the test would wait
+// until the child's alarm.
 #include "srd/base/death_signal.hpp"
 
 #include <fcntl.h>

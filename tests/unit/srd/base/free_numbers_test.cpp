@@ -10,6 +10,8 @@
 namespace weft {
 namespace {
 
+// Against a search for the lowest gap in a set. Programs see these numbers (handles, descriptors),
+// and Linux gives the lowest one that is free.
 TEST(FreeNumbers, GivesTheLowestThatIsFree) {
   FreeNumbers numbers;
   std::set<std::uint32_t> used;

@@ -11,6 +11,8 @@
 namespace weft {
 namespace {
 
+// Two kinds of ids with the same representation: what must not compile is said below in the only
+// form that a test can have.
 using Apple = Id<struct AppleTag, std::uint16_t>;
 using Pear = Id<struct PearTag, std::uint16_t>;
 
@@ -21,6 +23,7 @@ static_assert(!std::equality_comparable_with<Apple, Pear>);
 static_assert(sizeof(Apple) == sizeof(std::uint16_t) && std::is_trivially_copyable_v<Apple>);
 
 TEST(Ids, CompareByValueAndHash) {
+  // Comparison with the own kind, and a hash, are all that containers need.
   EXPECT_EQ(Apple{}, Apple{0});
   EXPECT_LT(Apple{3}, Apple{4});
   EXPECT_EQ(Apple{65535}.value(), 65535);

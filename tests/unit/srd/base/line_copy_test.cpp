@@ -11,6 +11,7 @@
 namespace weft {
 namespace {
 
+// What the target holds before the copy, and around it after.
 constexpr std::byte kBlank{0x5A};
 
 template <class Copy>
@@ -19,6 +20,9 @@ void expect_exact(Copy copy) {
   alignas(kLineBytes) std::array<std::byte, 6 * kLineBytes> to;
   std::array<std::byte, to.size()> from;
   std::ranges::generate(from, [&] { return static_cast<std::byte>(rng.next()); });
+  // Every offset within a line and every length up to several lines: beginnings and ends that are
+  // not whole words or lines have code of their own. The source is anywhere, because only the
+  // target's alignment counts.
   for (std::size_t offset = 0; offset < 2 * kLineBytes; ++offset) {
     for (std::size_t length = 1; length <= to.size() - offset; ++length) {
       to.fill(kBlank);

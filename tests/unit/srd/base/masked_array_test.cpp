@@ -13,6 +13,7 @@ TEST(MaskedArray, NumbersThatRunOnComeRound) {
   for (int i = 0; i < 10; ++i) {
     array[static_cast<std::size_t>(i)] = i;
   }
+  // 0 to 9 went round four places: 8 came after 0 and 4, 9 after 1 and 5, 6 after 2, 7 after 3.
   EXPECT_EQ(array[0], 8);
   EXPECT_EQ(array[1], 9);
   EXPECT_EQ(array[2], 6);
@@ -20,6 +21,7 @@ TEST(MaskedArray, NumbersThatRunOnComeRound) {
   EXPECT_EQ(array.next_size(16), 8U);
 }
 
+// A queue that is never used must not cost memory.
 TEST(MaskedArray, OneWithoutElementsGrowsToTheFirstSize) {
   MaskedArray<int> array;
   EXPECT_TRUE(array.empty());
@@ -43,6 +45,7 @@ TEST(MaskedArray, KnowsThatItsElementsWereTaken) {
   EXPECT_EQ(moved.front(), 1);
 }
 
+// With another length the mask would leave elements out.
 TEST(MaskedArrayDeathTest, OtherLengthsAreMistakes) { EXPECT_DEATH(MaskedArray<int>(6), ""); }
 
 }  // namespace

@@ -10,6 +10,7 @@
 namespace weft {
 namespace {
 
+// Of 8 bits, so that a test can go through all pairs.
 using Small = Serial<struct SmallTag, std::uint8_t>;
 
 static_assert(!std::totally_ordered<Psn>, "serial order is not transitive: no operator<");
@@ -34,11 +35,14 @@ TEST(Serial, PsnWraps) {
   EXPECT_EQ(next, Psn{0});
   EXPECT_TRUE(last.before(next));
   EXPECT_EQ(next.minus(last), 1U);
+  // 2048 after 2^32 - 1 is 2047: as far as a window of packets may reach over the wrap.
   EXPECT_EQ(last.plus(2048).value(), 2047U);
   EXPECT_TRUE(Psn{0xFFFFFF00}.before(Psn{0x100}));
   EXPECT_FALSE(Psn{0x100}.before(Psn{0xFFFFFF00}));
 }
 
+// At half of the space "before" has no meaning any more; one less is still right in both
+// directions.
 TEST(Serial, LargestMeaningfulDistance) {
   for (const std::uint32_t start : std::array{0U, 1U, 0x7FFFFFFFU, 0x80000000U, 0xFFFFFFFFU}) {
     const Psn first{start};

@@ -22,6 +22,8 @@ SipHash::Key key() {
   return bytes;
 }
 
+// The messages of the published vectors count up from 0; longer ones begin anew, at a number that
+// is no multiple of a block.
 std::vector<std::byte> message(std::size_t size) {
   std::vector<std::byte> bytes(size);
   for (std::size_t i = 0; i < size; ++i) {
@@ -64,6 +66,7 @@ TEST(SipHash, AgreesWithThePublishedVectors) {
   }
 }
 
+// Pieces may end in the middle of a block, and may be empty.
 TEST(SipHash, PiecesAreOneMessage) {
   Rng rng(5);
   for (int round = 0; round < 300; ++round) {
@@ -78,6 +81,7 @@ TEST(SipHash, PiecesAreOneMessage) {
   }
 }
 
+// A comparison that looked at a part only would let a forger guess that part.
 TEST(SipHash, TagsThatDifferAnywhereAreNotEqual) {
   SipHash hash(key());
   const SipHash::Tag tag = hash.finish();

@@ -11,6 +11,7 @@ namespace weft {
 namespace {
 
 TEST(Slab, GivesEachIndexOnceUpToItsLimit) {
+  // Around the size of a chunk, which is 64: the last chunk may be a part of one only.
   for (const std::uint32_t limit : {0U, 1U, 63U, 64U, 65U, 1000U}) {
     Slab<int> slab{limit};
     std::set<std::uint32_t> indices;
@@ -27,6 +28,7 @@ TEST(Slab, GivesEachIndexOnceUpToItsLimit) {
   }
 }
 
+// Limits are set for the worst case; a program that has few peers must not pay for a million.
 TEST(Slab, GrowsOnlyAsNeeded) {
   Slab<int> slab{1'000'000};
   EXPECT_EQ(slab.capacity(), 0U);
@@ -34,6 +36,7 @@ TEST(Slab, GrowsOnlyAsNeeded) {
   EXPECT_LE(slab.capacity(), 64U);
 }
 
+// Because that object is still in the cache.
 TEST(Slab, RecyclesTheMostRecentlyFreed) {
   Slab<int> slab{100};
   std::vector<std::uint32_t> indices;
@@ -47,6 +50,8 @@ TEST(Slab, RecyclesTheMostRecentlyFreed) {
   EXPECT_EQ(slab.allocate(), indices[3]);
 }
 
+// Others hold pointers to objects, and buffers inside of an object stay allocated for its next
+// user.
 TEST(Slab, NeverMovesAnObjectAndLeavesItAsItWas) {
   Slab<int> slab{1000};
   const std::uint32_t first = slab.allocate();

@@ -13,6 +13,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::seconds;
 
+// Simulated time adds up millions of packets: what each is rounded by would add up as well.
 TEST(Rate, SerialisationIsExact) {
   EXPECT_EQ(Rate::gbps(400).picoseconds_for(64), 1280U);
   EXPECT_EQ(Rate::gbps(100).picoseconds_for(4150), 332'000U);
@@ -24,6 +25,7 @@ TEST(Rate, SerialisationIsExact) {
   EXPECT_EQ(Rate::gbps(0.1), Rate::bits_per_second(100'000'000));
 }
 
+// Rounded down, a link would carry more than its rate.
 TEST(Rate, TimeRoundsUp) {
   EXPECT_EQ(Rate::gbps(400).time_for(64), Duration{2});  // 1.28 ns
   EXPECT_EQ(Rate::gbps(100).time_for(1), Duration{1});
@@ -43,6 +45,8 @@ TEST(Rate, BytesRoundDown) {
   EXPECT_EQ(Rate::bits_per_second(8).bytes_in(seconds{1}), 1U);
 }
 
+// A sender that waits for the time of a packet must then be allowed to send it, and not before: if
+// the two rounded differently, it would wake up in vain.
 TEST(Rate, BytesAndTimeAreInverse) {
   for (const double gbps : {1.0, 10.0, 25.0, 100.0, 400.0}) {
     const Rate rate = Rate::gbps(gbps);

@@ -23,6 +23,7 @@ TEST(Address, V4FromBytesIsTheSame) {
   EXPECT_EQ(Address::v4(bytes.data()), Address::v4(127, 77, 0, 1));
 }
 
+// All of the 12 bytes: an IPv6 address that shares a part of them with a mapped one is still IPv6.
 TEST(Address, OnlyTheWholePrefixIsV4) {
   for (std::size_t i = 0; i < 12; ++i) {
     Address address = Address::v4(10, 0, 0, 1);

@@ -1,4 +1,7 @@
 // Owns the tests of CRC32C: every way to compute it against the definition.
+//
+// There are up to three ways, by what the processor can do, and a process uses the fastest. A
+// machine tests those that it has, so the table, which every machine has, is tested everywhere.
 #include "srd/net/crc32c.hpp"
 
 #include <gtest/gtest.h>
@@ -50,6 +53,7 @@ TEST(Crc32c, KnownValues) {
   EXPECT_EQ(crc32c(0, Bytes(32, std::byte{0xFF})), 0x62A8AB43U);
 }
 
+// It is the last one of the list, which begins with the fastest.
 TEST(Crc32c, TableIsAlwaysThere) {
   ASSERT_FALSE(crc32c_methods().empty());
   EXPECT_STREQ(crc32c_methods().back().name, "table");
@@ -67,6 +71,8 @@ class Crc32cMethods : public testing::TestWithParam<std::size_t> {
   Crc32cMethod method_{};
 };
 
+// The fast ways take bytes one by one until an address is aligned and again behind the last whole
+// block. 320 bytes are more than the smallest length for which folding is used.
 TEST_P(Crc32cMethods, EveryLengthAtEveryAlignment) {
   const Bytes bytes = random_bytes(320 + 64, 1);
   for (std::size_t length = 0; length <= 320; ++length) {
@@ -78,6 +84,8 @@ TEST_P(Crc32cMethods, EveryLengthAtEveryAlignment) {
   }
 }
 
+// The three-stream method has blocks of 168 and 1360 bytes, three at a time; folding has lanes of
+// 64 and begins at 256. The others are multiples of these, and pages.
 TEST_P(Crc32cMethods, AroundEveryBlockSize) {
   const Bytes bytes = random_bytes(20'000, 2);
   for (const std::size_t block :
@@ -103,6 +111,8 @@ TEST_P(Crc32cMethods, RandomLengthsAndStarts) {
   }
 }
 
+// A checksum is computed over a packet's pieces one after the other, so the state that is handed on
+// must be the whole state.
 TEST_P(Crc32cMethods, PiecesMakeTheWhole) {
   const Bytes bytes = random_bytes(9000, 5);
   const std::uint32_t whole = by_definition(0, bytes);

@@ -1,4 +1,8 @@
 // Owns the tests of the envelope: golden frames, each reason to refuse one.
+//
+// The envelope is Ethernet, IP and UDP around a packet of ours. Two golden frames, one for each
+// version of IP, are the ground: what is written must be these bytes, and each refusal is tested by
+// changing a few bytes of one of them. So a refusal can only come from that change.
 #include "srd/net/envelope.hpp"
 
 #include <gtest/gtest.h>
@@ -92,6 +96,8 @@ TEST(Envelope, RoundTripOfEverything) {
   }
 }
 
+// The writer adds up the constant words once and patches the sum for each packet; carries depend on
+// the numbers, so many are tried.
 TEST(Envelope, HeaderChecksumHoldsForAllAddressesAndSizes) {
   Rng rng{2};
   for (int round = 0; round < 20'000; ++round) {
@@ -107,6 +113,7 @@ TEST(Envelope, HeaderChecksumHoldsForAllAddressesAndSizes) {
   }
 }
 
+// What is refused must not leave a part of a frame behind.
 TEST(EnvelopeWriter, RefusesWhatCannotBeSent) {
   EXPECT_FALSE(EnvelopeWriter::make(Address{}, test::kPorts).has_value());
   EXPECT_FALSE(EnvelopeWriter::make(address4(0, 0, 0, 0), test::kPorts).has_value());
@@ -134,6 +141,7 @@ TEST(EnvelopeWriter, RefusesWhatCannotBeSent) {
   EXPECT_FALSE(refuses(*four, kBob, 255, kLargestPacket));
 }
 
+// Behind the envelope lies the packet, which may be there already.
 TEST(EnvelopeWriter, WritesNoMoreThanItsSize) {
   for (const bool v4 : {true, false}) {
     const auto writer = EnvelopeWriter::make(v4 ? kAlice : kAlice6, test::kPorts);
@@ -148,6 +156,8 @@ TEST(EnvelopeWriter, WritesNoMoreThanItsSize) {
 
 // --- Refusals [wire 5.3]
 
+// The fault of a golden frame with `hex` written over it at `at`. The checksum is made right again,
+// or it would hide all other faults of an IPv4 header; `fix_checksum` is false where there is none.
 EnvelopeFault fault_with(std::string_view golden, std::size_t at, std::string_view hex,
                          bool fix_checksum = true) {
   Bytes frame = from_hex(golden);
@@ -158,8 +168,10 @@ EnvelopeFault fault_with(std::string_view golden, std::size_t at, std::string_vi
   }
   return Envelope::parse(frame, test::kPorts).fault();
 }
+// Where the IP header begins; offsets below are of RFC 791 and RFC 8200.
 constexpr std::size_t kIp = 14;
 
+// With a whole envelope it is the IP header that says there should be more.
 TEST(EnvelopeFaults, EveryTruncation) {
   for (const std::string_view golden : {kGolden4, kGolden6}) {
     const Bytes whole = from_hex(golden);
@@ -172,6 +184,7 @@ TEST(EnvelopeFaults, EveryTruncation) {
   }
 }
 
+// Ethernet pads frames to 60 bytes; what IP does not count is nobody's.
 TEST(EnvelopeFaults, PaddingIsIgnored) {
   Bytes frame = from_hex(kGolden4);
   frame.resize(60, std::byte{0xEE});
@@ -191,6 +204,8 @@ TEST(EnvelopeFaults, EtherTypeAndVersion) {
 
 TEST(EnvelopeFaults, HeaderChecksum) {
   const Bytes whole = from_hex(kGolden4);
+  // But the first byte, version and header length, which is looked at before there is a header to
+  // sum up.
   for (std::size_t bit = 8 * (kIp + 1); bit < 8 * (kIp + 20); ++bit) {
     Bytes frame = whole;
     frame[bit / 8] ^= std::byte{1} << (bit % 8);
@@ -199,6 +214,8 @@ TEST(EnvelopeFaults, HeaderChecksum) {
   }
 }
 
+// Nobody here puts fragments together, and a later fragment has no UDP header where one would be
+// read.
 TEST(EnvelopeFaults, Fragments) {
   EXPECT_EQ(fault_with(kGolden4, kIp + 6, "2000"), EnvelopeFault::fragmented) << "more follow";
   EXPECT_EQ(fault_with(kGolden4, kIp + 6, "0001"), EnvelopeFault::fragmented) << "not the first";
@@ -253,6 +270,7 @@ TEST(EnvelopeFaults, Addresses) {
             EnvelopeFault::bad_destination);
 }
 
+// The packet has a checksum of its own, which covers it.
 TEST(EnvelopeFaults, ForeignUdpChecksumIsNotLookedAt) {
   EXPECT_EQ(fault_with(kGolden4, kIp + 26, "1234"), EnvelopeFault::none);
   EXPECT_EQ(fault_with(kGolden6, kIp + 46, "1234", false), EnvelopeFault::none);
@@ -267,6 +285,9 @@ TEST(EnvelopeFaults, HaveNames) {
   EXPECT_FALSE(names.contains("unknown"));
 }
 
+// Frames with up to three random bytes, cut anywhere: nothing may be read beyond them, and what
+// passes must be a consistent frame. Half of them get their checksum made right, so that damage
+// reaches the later checks.
 class EnvelopeAnything : public testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(EnvelopeAnything, LetsOnlyConsistentFramesThrough) {
@@ -291,6 +312,7 @@ TEST_P(EnvelopeAnything, LetsOnlyConsistentFramesThrough) {
       ASSERT_LE(end, frame.data() + frame.size());
     }
   }
+  // Many are not damaged where it counts; a test in which all were refused would prove nothing.
   EXPECT_GT(good, 1000);
 }
 
@@ -298,6 +320,8 @@ INSTANTIATE_TEST_SUITE_P(Seeds, EnvelopeAnything, testing::Values(1, 2, 3));
 
 // --- Changed on the way
 
+// As a switch does that trims: lengths and checksum are right again, and all else is kept, so that
+// the receiver can tell its sender which path was congested.
 TEST(Cut, LeavesAValidShorterFrame) {
   for (const bool v4 : {true, false}) {
     Bytes frame =
@@ -377,12 +401,14 @@ TEST(Envelope, GroupsAreWhatAProtocolHas) {
 
 // --- MAC addresses [wire 2.1]
 
+// The two lowest bits of the first byte: locally administered, and no group.
 TEST(Mac, IsLocalAndUnicast) {
   for (const Address& address : {kAlice, kBob, kAlice6, kBob6}) {
     EXPECT_EQ(mac_of(address)[0] & std::byte{0x03}, std::byte{0x02});
   }
 }
 
+// There is no ARP to notice that two NICs have the same one.
 TEST(Mac, DiffersBetweenNeighbours) {
   std::set<MacAddress> macs;
   for (unsigned i = 0; i < 10'000; ++i) {
@@ -395,6 +421,7 @@ TEST(Mac, DiffersBetweenNeighbours) {
   EXPECT_EQ(macs.size(), 20'000U);
 }
 
+// Addresses of a network differ in a few bits only, all at the end.
 TEST(AddressHash, SeparatesNeighbours) {
   std::unordered_set<std::size_t> hashes;
   for (unsigned i = 0; i < 10'000; ++i) {

@@ -1,4 +1,7 @@
 // Owns the tests of the quick look at frames: whatever their length, nothing beyond is read.
+//
+// weftd looks at every frame of every process in this way, and frames from outside come from
+// strangers.
 #include "srd/net/flow_key.hpp"
 
 #include <gtest/gtest.h>
@@ -31,6 +34,7 @@ Bytes v4_frame(unsigned path = 5) {
 Bytes v6_frame(unsigned path = 5) {
   return frame_of(kAlice6, kBob6, path, Ecn::capable_0, 0, kPacket);
 }
+// Of ARP, with an IPv4 address as its sender and nothing else that matters.
 Bytes arp_frame() {
   Bytes frame(60);
   frame[kEtherType] = std::byte{0x08};
@@ -52,6 +56,7 @@ TEST(FlowKey, NamesTheEndsOfAUdpFrame) {
   }
 }
 
+// IPv4: a header length other than 20, another protocol, another EtherType. IPv6: TCP.
 TEST(FlowKey, OtherThanPlainUdpIsNone) {
   for (const std::size_t at : {kEthernetSize, kEthernetSize + kV4Protocol, kEtherType}) {
     Bytes frame = v4_frame();
@@ -64,6 +69,7 @@ TEST(FlowKey, OtherThanPlainUdpIsNone) {
   EXPECT_EQ(FlowKey::parse(frame).claimed_source(), kAlice6);
 }
 
+// A host may not speak for another by ARP either: that would move the other's address.
 TEST(FlowKey, ArpClaimsItsSender) {
   const Bytes frame = arp_frame();
   EXPECT_FALSE(FlowKey::parse(frame).is_udp());
@@ -93,6 +99,8 @@ TEST(FlowKey, ShortFramesNameWhatTheyHold) {
   }
 }
 
+// Paths of one pair must spread over equal links; packets of one path must not, or they would
+// overtake each other. Frames without ports are told apart by their Ethernet addresses.
 TEST(FlowKey, HashTellsPathsApartAndNothingBehindTheHeaders) {
   for (const bool v4 : {true, false}) {
     std::set<std::uint32_t> hashes;

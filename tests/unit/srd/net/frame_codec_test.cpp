@@ -1,4 +1,8 @@
 // Owns the tests that frames of two protocols are each treated by their own codec.
+//
+// weftd carries SRD and RoCEv2 on one network and tells them apart by UDP port. Here the second one
+// is TrailerCodec, which differs from SRD in all that a codec may differ in, so that nothing of
+// RoCEv2 is needed.
 #include "srd/net/frame_codec.hpp"
 
 #include <gtest/gtest.h>
@@ -23,6 +27,7 @@ static_assert(Both::kTrimmedPacket == SrdCodec::kTrimmedPacket);
 const Address kAlice = Address::v4(10, 1, 2, 3);
 const Address kBob = Address::v4(10, 1, 2, 4);
 
+// A frame of that protocol, with any packet in it.
 template <class Codec>
 Bytes frame_with(const Bytes& packet, std::uint8_t dscp = 0) {
   const auto writer = EnvelopeWriter::make(kAlice, Codec::kPorts);
@@ -39,6 +44,8 @@ Bytes trailer_packet() {
   return packet;
 }
 
+// The numbers are those of the golden packet: its header names the receiver's attachment, and the
+// sender's with its life. The other protocol names only a queue pair.
 TEST(CodecList, SteersEachByItsOwnKey) {
   const Bytes srd = frame_with<SrdCodec>(wire::test::golden("write"));
   const auto one = Both::steer(FlowKey::parse(srd));
@@ -56,6 +63,7 @@ TEST(CodecList, SteersEachByItsOwnKey) {
   EXPECT_FALSE(other.management);
 }
 
+// Another destination port: no codec of the list knows it.
 TEST(CodecList, NobodysFrameIsNotSteered) {
   Bytes frame = frame_with<TrailerCodec>(trailer_packet());
   frame[kEnvelopeSizeV4 - kUdpSize + kUdpDestinationPort] ^= std::byte{1};
@@ -65,6 +73,7 @@ TEST(CodecList, NobodysFrameIsNotSteered) {
   EXPECT_FALSE(Both::steer(FlowKey::parse({})).known);
 }
 
+// What steer() reads lies within kSteeringBytes; the list must check that before it asks a codec.
 TEST(CodecList, APacketTooShortToSteerIsNotSteered) {
   for (std::size_t size = 0; size < SrdCodec::kSteeringBytes; ++size) {
     EXPECT_FALSE(Both::steer(FlowKey::parse(frame_with<SrdCodec>(Bytes(size)))).known);
@@ -73,6 +82,8 @@ TEST(CodecList, APacketTooShortToSteerIsNotSteered) {
       Both::steer(FlowKey::parse(frame_with<SrdCodec>(Bytes(SrdCodec::kSteeringBytes)))).known);
 }
 
+// The first change is in the last byte: of SRD that is payload, of the other protocol the checksum
+// itself. The second one is in the middle of what both cover.
 TEST(CodecList, SealsAndChecksEachItsOwnWay) {
   for (Bytes frame : {frame_with<SrdCodec>(wire::test::golden("write")),
                       frame_with<TrailerCodec>(trailer_packet())}) {
@@ -106,6 +117,7 @@ TEST(CodecList, OnlyWhatCanBeTrimmedIsTrimmed) {
   EXPECT_EQ(Both::trim(trailer), trailer.size());
 }
 
+// A port serves short answers first; the DSCP of one protocol means nothing in the other.
 TEST(CodecList, EachHasItsOwnClassForShortAnswers) {
   const Bytes srd = frame_with<SrdCodec>(wire::test::golden("ack"));
   const Bytes trailer = frame_with<TrailerCodec>(trailer_packet());

@@ -16,6 +16,7 @@ namespace weft::srd::net::test {
 
 using Bytes = std::vector<std::byte>;
 
+// SRD's own, as docs/wire.md has them.
 inline constexpr UdpPorts kPorts{.destination = 0xEF00, .first_source = 0xF000, .paths = 256};
 
 inline Address address4(unsigned a, unsigned b, unsigned c, unsigned d) {
