@@ -20,6 +20,7 @@ struct Field {
   int error;
 };
 
+// A handle that was never given out, and one that no table could hold.
 constexpr std::uint64_t kNoHandle = 1000;
 constexpr std::uint64_t kHuge = 0xFFFFFFFF;
 #define OF(type, member) offsetof(type, member), sizeof(type::member)

@@ -7,6 +7,7 @@
 namespace weft::kernel {
 namespace {
 
+// An open context with a domain and a completion queue: what most commands refer to.
 class Commands : public RawClient {
  protected:
   void SetUp() override {
@@ -19,6 +20,8 @@ class Commands : public RawClient {
   CqHandle cq;
 };
 
+// Command 3 allocates a domain: 16 bytes with the header, and a reply of 12. The numbers below are
+// the words in, the words out, and the bytes behind the header.
 TEST_F(Commands, FramingIsChecked) {
   EXPECT_EQ(write({}), EINVAL);
   EXPECT_EQ(write(std::vector<std::byte>(7)), EINVAL);
@@ -45,6 +48,8 @@ TEST_F(Commands, FramingIsChecked) {
   EXPECT_EQ(framed(abi::kExtended | 1, 0, 38, 16), ENOSPC);  // no body
 }
 
+// write() of Linux would fail in the same way; here the bytes are read by this process itself,
+// which would otherwise crash.
 TEST_F(Commands, BogusPointersAreFaults) {
   EXPECT_EQ(file.write(3, nullptr, 16), -EFAULT);
   EXPECT_EQ(file.write(3, reinterpret_cast<void*>(8), 16), -EFAULT);
@@ -52,6 +57,8 @@ TEST_F(Commands, BogusPointersAreFaults) {
   EXPECT_EQ(file.ioctl(abi::kIoctl + 1, 0), -ENOTTY);
 }
 
+// And a file has one context: the second command in this test is refused because there is one
+// already.
 TEST_F(Commands, NothingWorksBeforeTheContext) {
   UverbsFile fresh(runner.device, runner, nullptr);
   ASSERT_GE(fresh.open(), 0);
@@ -63,6 +70,8 @@ TEST_F(Commands, NothingWorksBeforeTheContext) {
   EXPECT_EQ(command(abi::Command::get_context, std::vector<std::byte>(16), context), EINVAL);
 }
 
+// By vendor and part the stock library recognises an EFA device; what such a device has none of
+// must be zero.
 TEST_F(Commands, DeviceSaysWhatItIs) {
   abi::QueryDevice device{};
   ASSERT_EQ(command_for(abi::Command::query_device, device), 0);
@@ -95,6 +104,7 @@ TEST_F(Commands, MemoryRegionsAreChecked) {
   EXPECT_EQ(reg(memory.data(), 0, 1), EINVAL);
   EXPECT_EQ(reg(memory.data(), ~0ULL, 1), EINVAL);
   EXPECT_EQ(reg(nullptr, 4096, 1), EFAULT);
+  // Three pages of which the middle one is gone; then the first one may only be read.
   void* const hole =
       mmap(nullptr, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   munmap(static_cast<std::byte*>(hole) + 4096, 4096);
@@ -107,6 +117,8 @@ TEST_F(Commands, MemoryRegionsAreChecked) {
   EXPECT_EQ(reg_mr(cq.handle, memory.data(), 64, 1, keys), EINVAL);  // a handle of something else
 }
 
+// Devices number address handles per domain and address: a program that asks twice gets one number,
+// and libraries rely on it.
 TEST_F(Commands, AddressHandlesAreOnePerDomainAndAddress) {
   std::uint16_t first = 0;
   std::uint16_t second = 0;
@@ -117,6 +129,7 @@ TEST_F(Commands, AddressHandlesAreOnePerDomainAndAddress) {
   EXPECT_EQ(first, second);
   EXPECT_EQ(create_ah(alloc_pd(), gid, third), 0);
   EXPECT_NE(first, third);
+  // No such domain.
   EXPECT_EQ(create_ah(77, gid, first), EINVAL);
   abi::AhAttributes attributes{};
   struct {
@@ -137,6 +150,7 @@ TEST_F(Commands, AddressHandlesAreOnePerDomainAndAddress) {
   EXPECT_EQ(create(), EINVAL);
 }
 
+// One request that is good, changed in one place at a time.
 TEST_F(Commands, CompletionQueuesAreChecked) {
   CqHandle made;
   const auto with = [&](auto&& change) {
@@ -247,6 +261,8 @@ INSTANTIATE_TEST_SUITE_P(
         QpCase{"UnknownFlag", EOPNOTSUPP, [](Core&, Own& o) { o.flags = 4; }}),
     [](const auto& test) { return std::string(test.param.name); });
 
+// A domain or a queue that a queue pair uses; and handles of another kind, used twice, or never
+// given out.
 TEST_F(Commands, ObjectsInUseStay) {
   QpHandle qp;
   ASSERT_EQ(create_qp(qp_request(pd, cq.handle), qp_words(), qp), 0);
@@ -270,11 +286,14 @@ TEST_F(Commands, QueryTellsWhatModifySaid) {
     return command_for(abi::Command::query_qp, attributes, qp.core.handle, mask);
   };
   to_rts(qp, 0x77);
+  // The mask asks for the state, the port, the Q_Key and the first sequence number.
   ASSERT_EQ(query(0x10061), 0);
   EXPECT_EQ(attributes.qp_state, 3);
   EXPECT_EQ(attributes.qkey, 0x77U);
   EXPECT_EQ(attributes.port_num, 1);
   EXPECT_EQ(attributes.max_send_wr, 8U);
+  // An address (bit 7) and a destination queue pair (bit 20) are of connections, which EFA has none
+  // of; nor has it a path MTU (bit 8).
   EXPECT_EQ(query(1U << 7), EOPNOTSUPP);
   EXPECT_EQ(query(1U << 20), EOPNOTSUPP);
   EXPECT_EQ(modify_qp(qp.core.handle, 0x1, nic::QpState::init), EINVAL);
@@ -283,6 +302,7 @@ TEST_F(Commands, QueryTellsWhatModifySaid) {
   EXPECT_EQ(modify_qp(99, 0x1, nic::QpState::reset), EINVAL);
 }
 
+// 200 domains a round: in three rounds more than the device has, if they were not given back.
 TEST_F(Commands, ClosingAFileReturnsEverything) {
   for (int round = 0; round < 3; ++round) {
     UverbsFile other(runner.device, runner, nullptr);

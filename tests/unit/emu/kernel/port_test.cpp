@@ -11,6 +11,7 @@ namespace weft::kernel {
 namespace {
 
 using Record = EventChannel::Record;
+// Two events of the port; a program learns of both by reading the context's event descriptor.
 constexpr auto kActive = static_cast<std::uint32_t>(abi::AsyncEvent::port_active);
 constexpr auto kError = static_cast<std::uint32_t>(abi::AsyncEvent::port_error);
 
@@ -40,6 +41,8 @@ class Port : public QueueClient {
   }
 };
 
+// The numbers are those of the InfiniBand specification: 4 active and 1 down; physically 5 link up
+// and 3 disabled.
 TEST_F(Port, SaysWhetherItsLinkIsUp) {
   EXPECT_EQ(query().state, 4);
   EXPECT_EQ(query().phys_state, 5);
@@ -52,6 +55,7 @@ TEST_F(Port, SaysWhetherItsLinkIsUp) {
 }
 
 TEST_F(Port, TellsEveryOpenFileOfEachChangeOnce) {
+  // Three files are open on one device.
   UverbsFile silent(runner.device, runner, nullptr);  // has no context, and so is not told
   int other_fd = -1;
   {
@@ -96,6 +100,8 @@ TEST_F(Port, EventsAreNobodyElses) {
   EXPECT_EQ(events(async_fd).size(), 1U);
 }
 
+// The channel is a socket, with room for a part of this only; the rest must wait, and
+// not be lost or out of order.
 TEST_F(Port, EventsThatFindNoRoomComeWhenThereIsSome) {
   constexpr std::size_t kMany = 5000;
   for (std::size_t i = 0; i < kMany; ++i) {

@@ -16,6 +16,7 @@ class QueueClient : public RawClient {
     open_context();
     pd = alloc_pd();
     std::array<std::uint32_t, 3> keys{};
+    // 7: local write, remote write and remote read.
     ASSERT_EQ(reg_mr(pd, memory.data(), memory.size(), 7, keys), 0);
     lkey = keys[1];
     ASSERT_EQ(create_ah(pd, gid_of(*srd::parse_address(kTestAddress)), ah), 0);
@@ -31,6 +32,7 @@ class QueueClient : public RawClient {
   }
   void make_qp(const efa::QpCommand& own, const abi::CreateQp& core) {
     ASSERT_EQ(create_qp(core, own, qp), 0);
+    // The device concludes the size of a descriptor from these two as well.
     wqe_size = own.sq_ring_size / core.max_send_wr;
     sq = map(qp.own.sq_key, own.sq_ring_size, PROT_WRITE);
     rq = map(qp.own.rq_key, qp.own.rq_size, PROT_WRITE);
@@ -53,10 +55,13 @@ class QueueClient : public RawClient {
   efa::WqeHead head(std::uint16_t id, std::uint8_t operation, std::uint8_t flags) const {
     efa::WqeHead wqe{};
     wqe.req_id = id;
+    // 0x80: a descriptor that begins a request. 0x1C: its first and its last one, and a completion
+    // is asked for.
     wqe.ctrl1 = static_cast<std::uint8_t>(operation | flags | 0x80);
     wqe.ctrl2 = 0x1C;
     wqe.destination_qpn = static_cast<std::uint16_t>(qp.core.qpn);
     wqe.ah = ah;
+    // That of to_rts().
     wqe.qkey = 5;
     return wqe;
   }

@@ -1,4 +1,8 @@
 // Tests of the EFA queues as a program that writes them itself sees them.
+//
+// Rings, doorbells and completion entries are shared memory of which no call tells the device
+// anything: what libefa relies on (phases, copies, arming) has to hold for whoever writes it. The
+// queue pair talks to itself, so each message gives two completions.
 #include <poll.h>
 #include <unistd.h>
 
@@ -9,6 +13,7 @@ namespace {
 
 using Queues = QueueClient;
 
+// 100 completions through a ring of four, 50 descriptors through rings of eight.
 TEST_F(Queues, PhaseTogglesForManyLapsOfAllRings) {
   to_rts(qp);
   for (std::uint16_t i = 0; i < 50; ++i) {
@@ -32,6 +37,7 @@ TEST_F(Queues, PhaseTogglesForManyLapsOfAllRings) {
   }
 }
 
+// With one entry every completion is a new lap.
 TEST_F(Queues, RingOfOneEntryFlipsItsPhaseEachTime) {
   make_cq(-1, 1);
   make_qp(qp_words(), qp_request(pd, cq.handle));
@@ -55,6 +61,8 @@ TEST_F(Queues, WorkIsCopiedWhenItIsFetched) {
               8 * wqe_size);  // the library may reuse the slot while the work is under way
   put_receive(2, 0, 64);
   ring(rq_doorbell, received);
+  // The send found no receive at first: it is tried again after a while, from the device's own
+  // copy.
   for (int i = 0; i < 20; ++i) {
     runner.poll();
   }
@@ -63,6 +71,7 @@ TEST_F(Queues, WorkIsCopiedWhenItIsFetched) {
   EXPECT_EQ(std::memcmp(memory.data(), "early", 5), 0);
 }
 
+// 3 + 7 bytes out, 4 + 6 in: the pieces of the two sides do not match.
 TEST_F(Queues, ScatteredReceiveAndGatheredSend) {
   auto request = qp_request(pd, cq.handle);
   request.max_recv_sge = 2;
@@ -143,6 +152,7 @@ TEST_F(Queues, DeregisteredMemoryIsNotWrittenTo) {
   }
 }
 
+// A number of 64 bits takes the place of fields that a completion of a send does not need.
 TEST_F(Queues, WideIdsComeBackWhole) {
   make_cq(-1, 8, efa::kCqRequestId64Flag);
   efa::QpCommand own = qp_words();
@@ -162,6 +172,7 @@ TEST_F(Queues, WideIdsComeBackWhole) {
   EXPECT_EQ(entry.source_qpn, 0x4444);
 }
 
+// The old doorbell still stands in memory at that moment: it must not be taken for new work.
 TEST_F(Queues, ResetStartsTheIndicesOver) {
   to_rts(qp);
   put_receive(1, 0, 64);
@@ -207,6 +218,8 @@ TEST_F(Queues, EventsComeOnceForEachArming) {
   std::uint64_t element = 0;
   ASSERT_EQ(::read(fd, &element, sizeof element), 8);
   EXPECT_EQ(element, 0xC0FFEEU);
+  // Bits 29 and 30 count the arms, so that an arm of the same index is not taken for the one
+  // before.
   ring(cq_doorbell, efa::kArm | 1U << 29 | 1);
   EXPECT_FALSE(readable());
   fail_one();
@@ -223,6 +236,9 @@ TEST_F(Queues, EventsComeOnceForEachArming) {
   ::close(fd);
 }
 
+// A poll stores the index that it has reached over the word that a moment before armed the queue.
+// On hardware each store arrives by itself; in memory only the last one can be seen, so an arm must
+// be noticed before it is overwritten.
 TEST_F(Queues, AnArmingCountsWhateverIsStoredAfterIt) {
   std::uint32_t channel = 0;
   ASSERT_EQ(command_for(abi::Command::create_comp_channel, channel), 0);
@@ -261,6 +277,8 @@ TEST_F(Queues, AnArmingCountsWhateverIsStoredAfterIt) {
   ::close(fd);
 }
 
+// A device cannot refuse a store: it stops the queue pair, and tells by an event which one (0xBEEF
+// is its handle).
 TEST_F(Queues, NonsenseInTheDoorbellFailsTheQueuePairAndSaysSo) {
   to_rts(qp);
   ring(sq_doorbell, 9);  // more than the ring holds
@@ -283,6 +301,8 @@ TEST_F(Queues, ReceiveDescriptorsWithoutBeginOrEndFailTheQueuePair) {
   EXPECT_EQ(modify_qp(qp.core.handle, 1, nic::QpState::rts), EINVAL);  // it is in error
 }
 
+// The device has mappings of its own. Without them a program that unmaps early would crash the
+// thread that serves the device.
 TEST_F(Queues, QueuesOutliveTheApplicationsMappings) {
   to_rts(qp);
   munmap(sq, 4096);

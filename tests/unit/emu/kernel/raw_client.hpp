@@ -1,5 +1,8 @@
 // Owns a program that speaks the kernel's verbs interface without any library: commands as bytes,
 // queues as memory.
+//
+// The libraries would refuse most of what the tests send, or would never send it. So the bytes are
+// laid out here, as the header uapi/rdma/ib_user_verbs.h of Linux has them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,6 +29,7 @@ using efa::Abilities;
 using efa::address_of;
 using efa::gid_of;
 
+// The device's own address: what it sends goes there, so it talks to itself.
 inline constexpr const char* kTestAddress = "10.1.2.3";
 
 // A device whose network is a wire from its output to its input, driven by its caller: each poll()
@@ -39,6 +43,7 @@ class LoopRunner final : public Runner {
   static srd::EngineConfig config() {
     srd::EngineConfig config;
     config.attachment = srd::AttachmentId{1};
+    // An EFA device's MTU.
     config.mtu_payload = 8928;
     return config;
   }
@@ -49,6 +54,7 @@ class LoopRunner final : public Runner {
   bool poll() override {
     srd::TxPacket packet;
     bool moved = false;
+    // Enough for a send, its acknowledgement and its completion, with a microsecond between them.
     for (int round = 0; round < 400; ++round) {
       now_ += std::chrono::microseconds{1};
       if (device.next_timeout() <= now_) {
@@ -85,6 +91,7 @@ inline Abilities test_abilities() {
   return abilities;
 }
 
+// What a program knows of a completion queue, and below of a queue pair, once it is made.
 struct CqHandle {
   std::uint32_t handle = 0;
   std::uint32_t entries = 0;
@@ -122,6 +129,7 @@ class RawClient : public ::testing::Test {
   }
 
   // The bytes of `body` after the response address, which is filled in. Returns 0 or an errno.
+  // Sizes in the header count words of 4 bytes, and those of the header with them.
   int command(abi::Command number, std::vector<std::byte> body, std::span<std::byte> reply,
               bool with_response = true) {
     if (with_response) {
@@ -222,6 +230,7 @@ class RawClient : public ::testing::Test {
     request.qkey = qkey;
     return command(abi::Command::modify_qp, join(request), {}, false);
   }
+  // Through the states that a queue pair has to go through before it may send.
   void to_rts(const QpHandle& qp, std::uint32_t qkey = 5) {
     // Masks of ib_qp_attr_mask: state, P_Key index, port and Q_Key; state; state and first sequence
     // number of sends.

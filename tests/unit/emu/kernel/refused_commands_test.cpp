@@ -40,6 +40,8 @@ constexpr Shape kShapes[] = {
 };
 
 // Addresses that no reply may be written to.
+// Also those that a check of the first byte alone, or of a sum that wraps around, would let
+// through.
 enum class Nowhere { null, low, in_kernel, beyond_all, unmapped, read_only, across_the_end };
 constexpr std::pair<const char*, Nowhere> kNowheres[] = {{"Null", Nowhere::null},
                                                          {"Low", Nowhere::low},
@@ -49,6 +51,7 @@ constexpr std::pair<const char*, Nowhere> kNowheres[] = {{"Null", Nowhere::null}
                                                          {"ReadOnly", Nowhere::read_only},
                                                          {"AcrossTheEnd", Nowhere::across_the_end}};
 
+// Sizes are changed by so many bytes or words; everything else is as it should be.
 struct Case {
   std::string name;
   Shape shape;
@@ -79,6 +82,7 @@ std::vector<Case> cases() {
   return all;
 }
 
+// Two pages: one that may only be read, and one with a hole behind it.
 class RefusedCommand : public RawClient, public ::testing::WithParamInterface<Case> {
  protected:
   void SetUp() override {
@@ -145,6 +149,8 @@ struct HandleCase {
   Command command;
   int kind;  // which of the fixture's objects is the right one
 };
+// Those five commands that destroy something, each given each kind of handle: of the right kind, of
+// the four others, and of the three kinds of none.
 constexpr HandleCase kUsers[] = {
     {"DeallocPd", Command::dealloc_pd, 0}, {"DeregMr", Command::dereg_mr, 1},
     {"DestroyAh", Command::destroy_ah, 2}, {"DestroyCq", Command::destroy_cq, 3},
@@ -165,6 +171,7 @@ TEST_P(WrongHandle, IsRefused) {
   handles[1] = keys[0];
   std::uint16_t ah = 0;
   ASSERT_EQ(create_ah(handles[0], gid_of(*srd::parse_address("10.1.2.3")), ah), 0);
+  // Address handles have numbers of their own; as a handle of the file this is the third object.
   handles[2] = 2;
   CqHandle cq;
   ASSERT_EQ(create_cq(cq_request(16), cq_words(), cq), 0);
@@ -187,6 +194,7 @@ TEST_P(WrongHandle, IsRefused) {
     }
     EXPECT_EQ(destroy(user.command, handles[static_cast<std::size_t>(user.kind)]), ENOENT);
   } else if (given == user.kind) {
+    // The domain and the completion queue, by the queue pair.
     const bool in_use = given == 0 || given == 3;
     EXPECT_EQ(destroy(user.command, handles[static_cast<std::size_t>(given)]), in_use ? EBUSY : 0);
   } else {

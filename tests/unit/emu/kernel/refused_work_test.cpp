@@ -10,6 +10,8 @@ using efa::Status;
 using efa::WireSge;
 using efa::WqeHead;
 
+// Of the memory, which is 64 KiB: what is local lies in the first half, what is remote in the
+// second.
 constexpr std::uint32_t kHalf = 32 * 1024;
 
 // What a case may change. Keys and addresses are of regions that the fixture made.
@@ -57,6 +59,7 @@ class RefusedWork : public QueueClient {
     EXPECT_EQ(destroy(abi::Command::dereg_mr, keys[0]), 0);
     const srd::Address gid = gid_of(*srd::parse_address(kTestAddress));
     EXPECT_EQ(create_ah(other_pd, gid, work.foreign_ah), 0);
+    // Numbers are given out from below, so this one is free.
     work.gone_ah = 0x0FFF;
     QpHandle other;
     EXPECT_EQ(create_qp(qp_request(pd, cq.handle), qp_words(), other), 0);
@@ -77,6 +80,7 @@ class RefusedWork : public QueueClient {
     return {length, lkey, static_cast<std::uint32_t>(address),
             static_cast<std::uint32_t>(address >> 32)};
   }
+  // A request that would succeed: two pieces of 512 bytes to send, or one to read or write.
   void good(std::uint8_t operation) {
     work.head = head(7, operation, 0);
     work.head.length = operation == efa::kOpSend ? 2 : 1;
@@ -145,6 +149,8 @@ std::vector<Spoiled> local_cases() {
   return cases;
 }
 
+// What the other side refuses: it knows the key, the range and the rights. A read also needs a
+// right at home.
 std::vector<Spoiled> remote_cases() {
   struct Row {
     const char* name;
@@ -184,6 +190,7 @@ std::vector<Spoiled> remote_cases() {
   return cases;
 }
 
+// What is wrong with the request itself, whatever its memory.
 std::vector<Spoiled> request_cases() {
   struct Row {
     const char* name;
@@ -246,6 +253,7 @@ TEST_P(SpoiledWork, EndsAsTheDeviceSays) {
   ASSERT_EQ(modify_qp(qp.core.handle, 0x1, nic::QpState::reset), 0);
   ASSERT_EQ(modify_qp(qp.core.handle, 0x71, nic::QpState::init, 5), 0);
   ASSERT_EQ(modify_qp(qp.core.handle, 0x1, nic::QpState::rtr), 0);
+  // 0x800: how often to try again where no receive is posted, which is 0 times.
   ASSERT_EQ(modify_qp(qp.core.handle, 0x10801, nic::QpState::rts), 0);
   GetParam().spoil(work);
   EXPECT_EQ(post(), GetParam().expected);
@@ -269,6 +277,7 @@ TEST_F(RefusedWork, UnspoiledWorkIsDone) {
   EXPECT_EQ(post(), Status::ok);
 }
 
+// By one byte.
 TEST_F(RefusedWork, AReceiveThatIsTooShortIsTheSendersError) {
   good(efa::kOpSend);
   put_receive(1, 4096, 1023);

@@ -1,4 +1,8 @@
 // Tests of the counters that all processes on a NIC share.
+//
+// A NIC's counters (those below /sys and `rdma statistic`) are the NIC's, not a process's. Every
+// process counts in a slot of its own in a mapped file, without locks; whoever asks gets the sum.
+// Slots of processes that have ended still count.
 #include "emu/kernel/statistics.hpp"
 
 #include <gtest/gtest.h>
@@ -40,6 +44,7 @@ class SharedCounters : public ::testing::Test {
     EXPECT_TRUE(file);
     return file->sum(SheepCounters());
   }
+  // As another process on the NIC, which has ended when this returns.
   template <class Work>
   void in_a_child(const Work& work) {
     const pid_t child = fork();
@@ -79,6 +84,7 @@ TEST_F(SharedCounters, ALinkThatWentDownOnceIsCountedOnce) {
   Statistics* const first = claim_statistics(path);
   Statistics* const second = claim_statistics(path);
   ++first->link_downed;
+  // Both have seen the same link go down.
   ++second->link_downed;
   EXPECT_EQ(sum().link_downed, 1U);
   in_a_child([](Statistics& later) { ++later.link_downed; });
@@ -90,6 +96,7 @@ TEST_F(SharedCounters, ALinkThatWentDownOnceIsCountedOnce) {
 
 // Who touches a hole of a mapped file where there is no room is killed by the kernel.
 TEST_F(SharedCounters, OnAFullDiskAProcessIsNotCountedAndLives) {
+  // The code of a test that was skipped.
   constexpr int kCannot = 77;
   const pid_t child = fork();
   if (child == 0) {
@@ -103,6 +110,7 @@ TEST_F(SharedCounters, OnAFullDiskAProcessIsNotCountedAndLives) {
     const std::string counters = disk + "/nic";
     int code = make_statistics_file(counters, "sheep") ? 0 : 1;
     std::ofstream filler(disk + "/filler");
+    // Until there is no room: the counters' file exists, but has no blocks of the disk.
     while (filler << std::string(512, 'x') << std::flush) {
     }
     std::size_t counted = 0;
@@ -126,6 +134,7 @@ TEST_F(SharedCounters, OnAFullDiskAProcessIsNotCountedAndLives) {
   EXPECT_EQ(status, 0);
 }
 
+// 28 bytes with the end are for it; a longer name is cut, not written further.
 TEST_F(SharedCounters, KnowTheirKind) {
   EXPECT_EQ(StatisticsFile::open(path)->kind(), "sheep");
   ASSERT_TRUE(make_statistics_file(path, std::string(1000, 'x')));
@@ -137,6 +146,7 @@ TEST_F(SharedCounters, AreNotInOtherFiles) {
   EXPECT_EQ(claim_statistics(folder.path() + "/none"), nullptr);
   EXPECT_FALSE(StatisticsFile::open(folder.path()));
   const auto whole = std::filesystem::file_size(path);
+  // A file that is too short would be a crash at the first count.
   for (const auto size : {std::uintmax_t{0}, std::uintmax_t{1}, whole - 1, whole + 1}) {
     std::filesystem::resize_file(path, size);
     EXPECT_FALSE(StatisticsFile::open(path)) << size;
@@ -163,6 +173,7 @@ TEST_F(CountedCommands, ErrorsAreCountedByKind) {
   std::array<std::uint32_t, 3> keys{};
   EXPECT_EQ(reg_mr(pd + 9, &keys, sizeof keys, 1, keys), ENOENT);
   const CommandCounters& counters = runner.device.statistics().commands;
+  // The context, the domain, and the region that was refused.
   EXPECT_EQ(counters.submitted, 3U);
   EXPECT_EQ(counters.failed, 1U);
   EXPECT_EQ(counters.failed_mrs, 1U);

@@ -1,4 +1,8 @@
 // Tests of what memory may be registered.
+//
+// Linux pins the pages of a region, and refuses what is not there or may not be written to. Here
+// nothing can be pinned: the device reads and writes memory of its own process, so a region that is
+// not whole would be a crash in the middle of a transfer, and must be refused at once.
 #include "emu/kernel/user_memory.hpp"
 
 #include <fcntl.h>
@@ -47,6 +51,7 @@ class RegisteredPages : public RawClient, public ::testing::WithParamInterface<s
 
 TEST_P(RegisteredPages, MustAllBeReadable) {
   EXPECT_EQ(enroll(pages, size, kWritable), 0);
+  // Regions need not begin or end with a page.
   EXPECT_EQ(enroll(pages + 1, size - 2, kWritable), 0);
   ASSERT_EQ(mprotect(middle(), kPage, PROT_NONE), 0);
   EXPECT_EQ(enroll(pages, size, kWritable), EFAULT);
@@ -67,6 +72,7 @@ TEST_P(RegisteredPages, MustAllBeWritableToBeWrittenTo) {
   EXPECT_EQ(enroll(pages, size, kReadOnly), 0);
 }
 
+// The advice differs from page to page, so the kernel keeps a mapping for each.
 TEST_P(RegisteredPages, MayConsistOfManyMappings) {
   for (std::byte* page = pages; page < pages + size; page += 2 * kPage) {
     ASSERT_EQ(madvise(page, kPage, MADV_DONTFORK), 0);
@@ -74,6 +80,8 @@ TEST_P(RegisteredPages, MayConsistOfManyMappings) {
   EXPECT_EQ(enroll(pages, size, kWritable), 0);
 }
 
+// Pages behind the end of a file are mapped and may be read by their protection, and yet kill who
+// reads them.
 TEST_P(RegisteredPages, OfAFileEndWhereTheFileEnds) {
   std::string name = ::testing::TempDir() + "weft-user-memory-XXXXXX";
   const int fd = mkstemp(name.data());
@@ -119,6 +127,7 @@ INSTANTIATE_TEST_SUITE_P(Once, UserMemory, ::testing::Values(1));
 
 // What is reserved and never used costs nothing.
 TEST_P(UserMemory, HugeAndEmptyStaysEmpty) {
+  // 64 GiB, as programs reserve that fill their memory later.
   constexpr std::size_t kHuge = std::size_t{1} << 36;
   void* const huge = mmap(nullptr, kHuge, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_NORESERVE | MAP_ANONYMOUS, -1, 0);
@@ -134,6 +143,7 @@ TEST_P(UserMemory, HugeAndEmptyStaysEmpty) {
   };
   const std::size_t before = resident();
   EXPECT_EQ(enroll(huge, kHuge, kWritable), 0);
+  // A check that touched each page would have made all of it resident.
   EXPECT_LT(resident(), before + (std::size_t{16} << 20));
   munmap(huge, kHuge);
 }
