@@ -1,5 +1,9 @@
 // Owns what messages with descriptors promise whatever the other side sends: nothing stays open
 // that were not asked for, and no call waits.
+//
+// weftd and programs talk over such sockets, and either may be hostile. A descriptor that comes
+// with a message is open in the receiver whether it wants it or not: a weftd that forgot to close
+// some would run out of them.
 #include "emu/attach/seqpacket.hpp"
 
 #include <fcntl.h>
@@ -65,6 +69,8 @@ class SeqpacketTest : public ::testing::Test {
 
 TEST_F(SeqpacketTest, DescriptorsOfEveryShapeOfMessageAreClosedWithIt) {
   const std::size_t before = open_descriptors();
+  // Around the size of a header, of the largest message, and beyond. 253 descriptors are the most
+  // that Linux sends at once; 4 is the most that a message of ours has.
   for (const std::size_t bytes : {0, 1, 12, 1024, 1025, 60'000}) {
     for (const std::size_t fds : {0, 1, 3, 4, 5, 64, 253}) {
       send(bytes, fds);
@@ -74,6 +80,8 @@ TEST_F(SeqpacketTest, DescriptorsOfEveryShapeOfMessageAreClosedWithIt) {
   }
 }
 
+// 12 bytes with 4 descriptors is the largest shape that is taken whole; one descriptor or one byte
+// more, and nothing of it is.
 TEST_F(SeqpacketTest, WhatIsLargerThanAnyMessageOfOursIsNone) {
   send(12, 4);
   Received received = receive_message(ours_.get());
@@ -93,6 +101,7 @@ TEST_F(SeqpacketTest, WhatIsLargerThanAnyMessageOfOursIsNone) {
   EXPECT_EQ(receive_message(ours_.get()).state, Received::State::closed);
 }
 
+// A weftd that hangs lets its queue fill up; connect() would then wait for ever.
 TEST(Seqpacket, AServerThatAcceptsNobodyHoldsUpNobody) {
   const testing::TemporaryFolder folder;
   const std::string socket = folder.path() + "/s";

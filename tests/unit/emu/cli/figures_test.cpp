@@ -13,6 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// What one pair has measured. Most figures are the same for all, so that a sum or a median of them
+// is easily said.
 PerfResult result(std::optional<double> latency, std::uint64_t reordered, std::uint32_t paths) {
   PerfResult one;
   one.p50_latency_us = one.p99_latency_us = latency;
@@ -23,6 +25,8 @@ PerfResult result(std::optional<double> latency, std::uint64_t reordered, std::u
   return one;
 }
 
+// Packets and rates add up. Paths are those of one pair, and the slowest pair's latency is the one
+// to know.
 TEST(PerfFigures, OfPairsAreThoseOfAllPairs) {
   const std::vector pairs{result(2, 10, 3), result(5, 20, 16), result({}, 30, 8)};
   const PerfResult sum = sum_of(pairs);
@@ -33,6 +37,7 @@ TEST(PerfFigures, OfPairsAreThoseOfAllPairs) {
   EXPECT_EQ(sum.p50_latency_us, 5);
 }
 
+// A round may be too short for one. Counted as 0 it would drag the median down.
 TEST(PerfFigures, RoundsWithoutALatencyAreNotCounted) {
   EXPECT_EQ(median(std::vector{result({}, 0, 1), result(7, 0, 1), result({}, 0, 1)}).p50_latency_us,
             7);
@@ -54,6 +59,9 @@ TEST(PerfFigures, WhatWasNotMeasuredIsNullAndADash) {
   }
 }
 
+// Both ends of a pair poll. On one core they would wait for each other's time slices, so they have
+// two, and all cores are used. With weftd between them one core is weftd's, and the ends share
+// another one: what they wait for is weftd.
 TEST(PerfCores, PairsGoRoundTheCores) {
   for (const std::size_t cores : {2U, 3U, 4U, 16U}) {
     std::set<std::size_t> used;
@@ -73,6 +81,8 @@ TEST(PerfCores, PairsGoRoundTheCores) {
   }
 }
 
+// The lines are those that `weft sim --json` prints. A value of -1 means that it has never
+// happened.
 TEST(SimVerdicts, SayOnWhichSideOfTheLimitAFigureIs) {
   const auto check = [](const char* what, double value, double limit, bool at_least, bool met) {
     return Json{

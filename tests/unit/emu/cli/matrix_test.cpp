@@ -1,5 +1,9 @@
 // Owns the tests of the matrix' conditions, of its verdicts, of how its results are told, and of
 // how command lines name what happens to programs.
+//
+// `weft matrix` runs one command under many conditions (loss, a peer that dies, ...), devices and
+// seeds. A cell is one such run. No program runs here: a CellEnd says how the run ended, and the
+// tests judge the judge.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -22,6 +26,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+// Users choose conditions by name, and read what they show when one has failed.
 TEST(Conditions, HaveNamesAndSayWhatTheyAre) {
   std::set<std::string> names;
   for (const Condition& condition : all_conditions()) {
@@ -56,17 +61,21 @@ TEST(Conditions, AreNetworksWithFaults) {
   }
 }
 
+// So the programs of all other hosts are left, and it is them that the verdict is about.
 TEST(Conditions, BefallTheLastHost) {
   EXPECT_THAT(run_options(*find_condition("peer-dies"), 3), ElementsAre("--kill", "h3@500ms"));
 }
 
 // --- Verdicts.
 
+// The timeout stands in what is said about a hang.
 Judgement judged(const char* condition, CellEnd end) {
   end.timeout = std::chrono::seconds{60};
   return judge(*find_condition(condition), end);
 }
 
+// A program that a signal has ended is told by the signal, and `weft run` itself only where no
+// program has failed.
 TEST(Verdicts, AreGreenWhereEverythingSucceeds) {
   EXPECT_EQ(judged("ideal", {.programs = {{"h1"}, {"h2"}}}).verdict, Verdict::green);
   const Judgement failed = judged("ideal", {.programs = {{"h1"}, {"h2", 7}}, .code = 7});
@@ -92,6 +101,7 @@ TEST(Verdicts, AreNoneWhereTheConditionDidNotHappen) {
   EXPECT_EQ(judged("peer-dies", {.programs = {{"h1", 3}, {"h2"}}, .code = 3}).reason, "h1: exit 3");
 }
 
+// When its peer dies, a program may give up with any exit code. What it may not do is crash.
 TEST(Verdicts, AllowSurvivorsToFailButNotToCrash) {
   const NotedEnd dead{.name = "h2", .code = 137, .signal = SIGKILL, .killed = true};
   const auto survives = [&](const NotedEnd& survivor, int code) {
@@ -102,6 +112,7 @@ TEST(Verdicts, AllowSurvivorsToFailButNotToCrash) {
   // exit(-1), or any other number that a program chooses.
   EXPECT_EQ(survives({"h1", 255}, 255).verdict, Verdict::green);
   EXPECT_EQ(survives({"h1", 200}, 200).verdict, Verdict::green);
+  // A shell's code for SIGINT, which a program may choose for itself.
   EXPECT_EQ(survives({"h1", 130}, 130).verdict, Verdict::green);
   EXPECT_EQ(survives({"h1", 139, SIGSEGV}, 139).reason, "h1: signal 11");
   EXPECT_EQ(survives({"h1", 141, SIGPIPE}, 141).reason, "h1: signal 13");
@@ -111,6 +122,7 @@ TEST(Verdicts, AllowSurvivorsToFailButNotToCrash) {
   EXPECT_EQ(survives({"h1", 0}, 1).reason, "weft run: exit 1");
 }
 
+// Both ended by SIGTERM of the matrix itself, which must not be taken for a crash.
 TEST(Verdicts, NameWhatTheMatrixEnded) {
   EXPECT_EQ(judged("ideal", {.code = 143, .timed_out = true}).reason, "hang: not over after 60 s");
   EXPECT_EQ(judged("peer-dies", {.code = 143, .said_too_much = true}).reason,
@@ -125,6 +137,8 @@ void write_file(const std::string& path, const std::string& text = "text") {
   std::ofstream(path) << text;
 }
 
+// The devices differ only in signs that a file name cannot have, and one name is longer than a
+// file's may be.
 TEST(Shelves, GiveEachCellAFolderOfItsOwn) {
   const testing::TemporaryFolder folder;
   const Shelf shelf(folder.path());
@@ -173,12 +187,16 @@ TEST(Shelves, ReplaceWhatAnEarlierMatrixLeftAndNothingElse) {
   EXPECT_TRUE(std::filesystem::exists(path + "/log"));
 }
 
+// Two in one folder would each remove what the other has written.
 TEST(Shelves, BelongToOneMatrixAtATime) {
   const testing::TemporaryFolder folder;
   const Shelf shelf(folder.path());
   EXPECT_THROW(const Shelf other(folder.path()), std::runtime_error);
 }
 
+// One cell of each verdict: green, skipped, red with all that is known of a hang, and not run. Its
+// texts hold what each format would trip over: signs of XML and Markdown, a control character,
+// bytes that are no UTF-8.
 std::vector<CellResult> results() {
   const Condition* const ideal = find_condition("ideal");
   const Condition* const loss = find_condition("loss");
@@ -195,6 +213,7 @@ std::vector<CellResult> results() {
           {.cell = {loss, "rxe", 1}}};
 }
 
+// Seeds are told apart only where there are several.
 TEST(MatrixReport, IsATableWithDevicesSideBySide) {
   EXPECT_EQ(matrix_table(results()),
             "condition  efa          rxe\n"
@@ -206,6 +225,7 @@ TEST(MatrixReport, IsATableWithDevicesSideBySide) {
   EXPECT_THAT(matrix_table(seeds), HasSubstr("efa #1"));
 }
 
+// All that somebody needs who was not there; of the green ones nothing.
 TEST(MatrixReport, SaysOfRedCellsHowToRepeatThem) {
   const std::string text = matrix_failures(results());
   EXPECT_THAT(text, HasSubstr("loss, efa, seed 1: hang: not over after 60 s\n"));
@@ -226,6 +246,7 @@ TEST(MatrixReport, IsXmlWithoutWhatXmlForbids) {
   EXPECT_THAT(text, HasSubstr("<skipped message=\"needs two hosts\"/>"));
 }
 
+// Indented by four, text is code whatever it holds; a fence would end at the program's own fence.
 TEST(MatrixReport, IsMarkdownInWhichNothingOfAProgramIsAMark) {
   const std::string text = matrix_markdown(results());
   EXPECT_THAT(text, HasSubstr("| condition | efa | rxe |\n|---|---|---|\n| ideal | 1.2 s | "
@@ -258,6 +279,7 @@ TEST(MatrixReport, QuotesCommandsForAShell) {
             "weft 'it'\\''s' '' '{h1.ip}' a=b");
 }
 
+// As `weft run` and `weft matrix` have them behind `--`: one command for each host.
 TEST(Commands, AreDividedByColons) {
   const auto split = split_commands({"a", "b", ":", "c"}, {});
   ASSERT_TRUE(split);
@@ -266,6 +288,8 @@ TEST(Commands, AreDividedByColons) {
   EXPECT_FALSE(split_commands({"a", ":"}, {}));
 }
 
+// `h2.1` is one program of a host that has several, `h2` all of them; neither may mean h20 or
+// h2.10.
 TEST(Mishaps, AreReadFromCommandLines) {
   const auto kill = parse_kill("h2.1@1s");
   ASSERT_TRUE(kill);

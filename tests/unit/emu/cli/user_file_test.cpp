@@ -1,4 +1,7 @@
 // Owns the tests of files in which users describe a matrix of their own.
+//
+// What users write here becomes words of `weft run`, whose errors would speak of words that they
+// have never seen: so every mistake must be found here, with its line.
 #include "emu/cli/matrix/user_file.hpp"
 
 #include <gmock/gmock.h>
@@ -16,10 +19,13 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+// As if it stood in my.yaml, for programs on that many hosts.
 Result<UserMatrix> read(const std::string& text, std::size_t hosts = 2) {
   return read_user_matrix("my.yaml", text, "", hosts);
 }
 
+// One condition by the name of a built-in one, one with a network and faults of its own, one with a
+// death.
 TEST(UserMatrix, HasWhatTheFileSays) {
   const auto matrix = read(R"(
 devices: [rxe, efa]
@@ -77,6 +83,7 @@ conditions:
   EXPECT_EQ(fault.impairment.extra_delay, std::chrono::milliseconds{1});
 }
 
+// Not in the folder that the command is run in.
 TEST(UserMatrix, FindsItsFilesBesideIt) {
   const testing::TemporaryFolder folder;
   std::ofstream(folder.path() + "/net.yaml")

@@ -1,4 +1,7 @@
 // Tests of how connection management leaves the NICs at the end of a process.
+//
+// At the end it says good-bye to its peers through the NICs, whose lock another thread may hold and
+// never give back.
 #include "emu/devices/connections.hpp"
 
 #include <gtest/gtest.h>
@@ -46,6 +49,7 @@ class Leaving : public ::testing::Test {
 // the device, must not keep the process from ending.
 TEST_F(Leaving, DoesNotWaitForWhoKeepsANic) {
   for (const auto& runner : runners) {
+    // A thread that is inside the NIC and stays there until the end of the round.
     std::promise<void> inside;
     std::promise<void> left;
     std::thread keeper([&] {

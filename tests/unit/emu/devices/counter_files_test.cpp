@@ -1,4 +1,9 @@
 // Tests of the text files in which devices show their counters.
+//
+// Monitoring reads /sys/class/infiniband/DEVICE/.../hw_counters/NAME as text. The preload library
+// leads such a path to a file below the device tree, and brings that file up to date before it is
+// opened. The counters come from a shared file that the test counts in as programs do. Names are
+// those of the Linux drivers, written down here once more, so that a rename is noticed.
 #include "emu/devices/counter_files.hpp"
 
 #include <gtest/gtest.h>
@@ -16,6 +21,7 @@
 namespace weft::devices {
 namespace {
 
+// All that such a file depends on is the kind and the name.
 kernel::NicDescription nic(const std::string& kind) {
   kernel::NicDescription nic;
   nic.name = kind + "_0";
@@ -51,6 +57,7 @@ class CounterFiles : public ::testing::TestWithParam<const char*> {
   std::string path;
 };
 
+// A driver's own counters, and those that every InfiniBand port has.
 constexpr const char* kPort = "ports/1/hw_counters/";
 constexpr const char* kStandard = "ports/1/counters/";
 
@@ -93,6 +100,7 @@ TEST_P(EfaCounterFiles, HaveTheDriversNames) {
   EXPECT_EQ(files_in("ports/1/counters"), 0U);
 }
 
+// Two processes on one NIC. Sums, but for paths, which are a set.
 TEST_P(EfaCounterFiles, AreTheSumOfAllProcesses) {
   kernel::Statistics* const one = kernel::claim_statistics(path);
   kernel::Statistics* const other = kernel::claim_statistics(path);
@@ -132,6 +140,7 @@ TEST_P(RxeCounterFiles, HaveTheDriversNames) {
   EXPECT_EQ(files_in("hw_counters"), 0U);
 }
 
+// The same numbers twice: by the driver's names, and by those of every port.
 TEST_P(RxeCounterFiles, ShowWhatTheEngineCounts) {
   kernel::Statistics* const own = kernel::claim_statistics(path);
   auto& counted = own->own.make<roce::Counters>();
@@ -170,6 +179,7 @@ TEST_P(EfaCounterFiles, OddPathsAreLeftAlone) {
     const std::string whole = root + odd;
     refresh_counter_files(root, whole.c_str());
   }
+  // A file that is none of counters, and counters of a kind that nobody knows.
   EXPECT_FALSE(read_statistics(root + "/nic0"));
   ASSERT_TRUE(kernel::make_statistics_file(path, "griffin"));
   EXPECT_FALSE(read_statistics(path));

@@ -1,4 +1,7 @@
 // Tests of the names that users give to devices.
+//
+// Programs are configured for devices by name (mlx5_0 in a cluster's settings, for instance), so
+// users may name ours like those that their programs ask for.
 #include "emu/devices/device_names.hpp"
 
 #include <gtest/gtest.h>
@@ -14,6 +17,7 @@ std::string name_of(const char* names, std::size_t nic) {
   return read ? read->of(nic).value_or("none") : "";
 }
 
+// `{n}` is the number of the NIC on its host; `{n+16}` begins at 16.
 TEST(DeviceNames, ArePatternsOrLists) {
   EXPECT_EQ(name_of("mlx5_{n}", 0), "mlx5_0");
   EXPECT_EQ(name_of("mlx5_{n}", 15), "mlx5_15");
@@ -25,6 +29,8 @@ TEST(DeviceNames, ArePatternsOrLists) {
   EXPECT_EQ(name_of("mlx5_0,mlx5_16", 2), "none") << "the list is too short";
 }
 
+// A name becomes a folder of the device tree, and two devices must not become one folder. The last
+// one is too long with its number.
 TEST(DeviceNames, AreNamesOfFiles) {
   for (const std::string& names :
        {std::string(), std::string("mlx5_{m}"), std::string("mlx5_{n"), std::string("mlx5_{n+}"),

@@ -17,6 +17,7 @@
 namespace weft::devices {
 namespace {
 
+// EFA devices that are called efa_0, efa_1, ... and have neighbouring addresses.
 class Tree : public ::testing::Test {
  protected:
   [[nodiscard]] std::string line(const std::string& path) const {
@@ -42,6 +43,7 @@ class Tree : public ::testing::Test {
 TEST_F(Tree, ADiskThatIsFullIsNoticed) {
   const std::string file = "/sys/class/infiniband_verbs/abi_version";
   std::filesystem::create_directories((root + file).substr(0, (root + file).rfind('/')));
+  // One file of the tree leads to a device on which every write fails.
   std::filesystem::create_symlink("/dev/full", root + file);
   const kernel::NicDescription one = nic(0);
   const auto written = write_device_tree(root, efa::kPersonality, {&one, 1});
@@ -61,6 +63,7 @@ TEST_F(Tree, HoldsWhatTheLibrariesRead) {
   EXPECT_EQ(line("/sys/class/infiniband_verbs/uverbs1/dev"), "231:193");
   EXPECT_EQ(line("/sys/class/infiniband/efa_1/device/modalias"),
             "pci:v00001D0Fd0000EFA2sv00001D0Fsd0000EFA2bc02sc00i00");
+  // Link-local, made of an Ethernet address that is made of 10.0.0.2.
   EXPECT_EQ(line("/sys/class/infiniband/efa_1/ports/1/gids/0"),
             "fe80:0000:0000:0000:020a:00ff:fe00:0002");
   EXPECT_NE(line("/sys/class/infiniband/efa_0/board_id").find("EMULATED"), std::string::npos);

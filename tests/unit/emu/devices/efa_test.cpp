@@ -9,6 +9,7 @@
 namespace weft::devices::efa {
 namespace {
 
+// They travel as text from `weft run` to the library in each program.
 TEST(Abilities, SurviveTheRoundTrip) {
   Abilities abilities;
   abilities.part_id = 0xEFA2;
@@ -26,6 +27,7 @@ TEST(Abilities, ErrorsNameTheLine) {
   }
 }
 
+// A program knows its peer by GID only, so the address must follow from it without asking anybody.
 TEST(Gid, LeadsBackToTheAddress) {
   for (const char* const text : {"10.1.2.3", "127.77.1.1", "255.255.255.255", "fd00::5"}) {
     const srd::Address address = *srd::parse_address(text);

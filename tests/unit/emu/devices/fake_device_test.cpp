@@ -20,8 +20,11 @@
 namespace weft::devices {
 namespace {
 
+// It is in no list of kinds: what works with it works with any that a folder may bring.
 const fake::FakePersonality kFake;
 
+// A profile is read by the fields that the kind says it has; the tree gets the files that all kinds
+// have, and those that this one writes.
 TEST(FakeDevice, HasProfilesAndATree) {
   const auto profile =
       parse_profile(kFake, "profile: odd\nfields: {wings: {value: 2, mark: fact}}\n", "x");
@@ -48,6 +51,7 @@ TEST(FakeDevice, HasProfilesAndATree) {
 TEST(FakeDevice, ComesUpOverACarrierOfItsProtocol) {
   Network network;
   network.address = srd::Address::v4(127, 1, 0, 9);
+  // A socket on a loopback address, which needs nobody's permission.
   auto io = kFake.protocol().open_loopback(network.address, 9000);
   ASSERT_TRUE(io) << io.error().message;
   network.io = std::move(*io);
@@ -71,6 +75,7 @@ class FakeFile : public ::testing::Test {
     fd = file->open();
   }
   template <class Reply>
+  // As bytes: header, response address, words. Returns what write() would.
   int command(kernel::abi::Command number, Reply& reply, std::vector<std::uint32_t> words) {
     std::vector<std::uint32_t> bytes{static_cast<std::uint32_t>(number), 0, 0, 0};
     const auto address = reinterpret_cast<std::uint64_t>(&reply);
@@ -86,6 +91,7 @@ class FakeFile : public ::testing::Test {
   int fd = -1;
 };
 
+// What the fake does not override is refused as Linux refuses what a driver lacks.
 TEST_F(FakeFile, AnswersWhatItKnowsAndRefusesTheRest) {
   struct {
     std::uint32_t async_fd, vectors;
@@ -121,6 +127,8 @@ TEST_F(FakeFile, ShowsAllGids) {
   const auto query = [&](std::size_t room) {
     GidTableCall call;
     call.header.length = sizeof call;
+    // QUERY_GID_TABLE of the device; the attributes are the size of an entry, flags, the table, and
+    // how many there are.
     call.header.method_id = 5;
     call.header.attributes = 4;
     call.header.driver_id = fake::kDriverId;
@@ -157,6 +165,8 @@ TEST_F(FakeFile, HasNoIoctlMethodsOfItsOwn) {
             -EPROTONOSUPPORT);
 }
 
+// A device without a program that polls has a thread; its receiving is seen by the count of
+// packets.
 TEST_F(FakeFile, MakesProgressByItself) {
   // It waits there before the thread begins: the carrier is not made for two.
   srd::TxPacket packet;
@@ -171,6 +181,7 @@ TEST_F(FakeFile, MakesProgressByItself) {
   };
   EXPECT_EQ(received(), 0U);
   runner->need_background();
+  // Up to 20 s on a machine that is busy; usually one round.
   for (int i = 0; i < 20'000 && received() == 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }

@@ -1,4 +1,8 @@
 // Tests of queue pair 1: what leaves it is what it takes, and nothing else is taken.
+//
+// Queue pair 1 (GSI, the general services interface) carries the messages of connection management,
+// each in one datagram of 256 bytes. It belongs to the device and not to a program: the connection
+// manager sits behind it as an agent, of which the test is one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -79,6 +83,7 @@ class GsiTest : public ::testing::Test {
     rx.bytes = std::span(frame).subspan(front);
     device.on_packet(now, rx);
   }
+  // What a message of a well-behaved peer looks like.
   static wire::Packet message_headers() {
     wire::Packet headers;
     headers.opcode = wire::opcode_of(wire::Transport::ud, wire::Operation::send_only);
@@ -135,6 +140,8 @@ TEST_F(GsiTest, BothAgentsSend) {
   EXPECT_EQ(agent.timeouts, 0);
 }
 
+// Another Q_Key; four bytes short; empty; to queue pair 0, which is InfiniBand's subnet management.
+// And with nobody to hear it, a good message is dropped.
 TEST_F(GsiTest, WhatIsNoMessageDoesNot) {
   wire::Packet headers = message_headers();
   headers.qkey = 0x11111111;
@@ -160,6 +167,7 @@ TEST_F(GsiTest, MessagesLeave) {
   srd::TxPacket out;
   ASSERT_TRUE(device.next_transmit(now, out));
   EXPECT_EQ(out.to, kPeer);
+  // The traffic class's upper six bits.
   EXPECT_EQ(out.dscp, 0x28 >> 2);
   // The message is a part of the header, so no memory has to stay until the packet has left.
   EXPECT_EQ(out.payload_size(), 0U);
@@ -174,6 +182,7 @@ TEST_F(GsiTest, MessagesLeave) {
   EXPECT_EQ(device.next_timeout(), kNever);
 }
 
+// The agent's deadlines are the device's: nobody else wakes the thread.
 TEST_F(GsiTest, TimersAreServed) {
   agent.deadline = now + std::chrono::milliseconds{5};
   EXPECT_EQ(device.next_timeout(), agent.deadline);
@@ -183,6 +192,7 @@ TEST_F(GsiTest, TimersAreServed) {
   EXPECT_EQ(agent.timeouts, 1);
 }
 
+// Three addresses: the IPv4 one is also a GID of its own, in the middle.
 TEST_F(GsiTest, SaysWhatTheManagerAsks) {
   const auto facts = device.management()->facts();
   EXPECT_EQ(facts.attachment, 1);

@@ -1,4 +1,8 @@
 // Tests of profiles: what they may say, and how mistakes are explained.
+//
+// A profile (one that comes with weft, or the user's file) says all abilities of a device, each
+// with a mark of how it is known. A field that is missing is a mistake, because a default would be
+// an assumption that nobody made.
 #include "emu/devices/profiles.hpp"
 
 #include <gmock/gmock.h>
@@ -15,6 +19,7 @@ using ::testing::HasSubstr;
 
 const Personality& kEfa = efa::kPersonality;
 
+// Of a profile that comes with weft.
 efa::Abilities abilities_of(const std::string& profile) {
   return efa::abilities_from_text(load_profile(kEfa, profile)->abilities).value();
 }
@@ -63,9 +68,11 @@ std::string profile_with(const std::string& field, const std::string& line) {
   }
   return text;
 }
+// A good profile with that value in one field.
 std::string with_value(const std::string& field, const std::string& value) {
   return profile_with(field, field + ": {value: " + value + ", mark: assumption}");
 }
+// What is said about a profile that must be refused.
 std::string mistake(const std::string& text) {
   const auto profile = parse_profile(kEfa, text, "my.yaml");
   EXPECT_FALSE(profile) << text;
@@ -82,6 +89,7 @@ TEST(Profiles, MistakesAreExplained) {
               HasSubstr("\nmtu 1024\n"));
   EXPECT_THAT(mistake("kind: ufo\n" + profile_with("", "")), HasSubstr("known are efa"));
   EXPECT_TRUE(parse_profile(kEfa, "kind: efa\n" + profile_with("", ""), "x"));
+  // Line 13 is where that field stands in the text above.
   EXPECT_THAT(mistake(profile_with("mtu", "mtu: 9")),
               AllOf(HasSubstr("my.yaml:13: "), HasSubstr("field mtu")));
   EXPECT_THAT(mistake(profile_with("mtu", "mtu: {value: 900}")), HasSubstr("mark"));
@@ -100,12 +108,14 @@ TEST(Profiles, MistakesAreExplained) {
               HasSubstr("field address"));
 }
 
+// Each field left out once.
 TEST(Profiles, SayEverything) {
   for (const std::string& field : kEfa.profile_fields()) {
     EXPECT_THAT(mistake(profile_with(field, "")), AllOf(HasSubstr("missing"), HasSubstr(field)));
   }
 }
 
+// The last good values of a field at both ends, and the first bad ones.
 struct Bound {
   const char* field;
   std::vector<const char*> allowed;

@@ -1,5 +1,9 @@
 // Tests of the soft-RoCE device as its library sees it: two NICs, commands as bytes, rings as
 // memory.
+//
+// The engine behind it has tests of its own (tests/unit/emu/roce/engine). Here it matters that the
+// rings, which a program maps and writes at any time, lead to the right work requests and
+// completions. Virtual time: nothing moves but in Wire::run().
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -28,6 +32,7 @@ class Wire {
  public:
   void join(RxeDevice& device, const srd::Address& address) { ends_.push_back({&device, address}); }
   void run() {
+    // A millisecond, in steps of 5 us.
     for (int round = 0; round < 200; ++round) {
       now_ += std::chrono::microseconds{5};
       for (const End& end : ends_) {
@@ -52,6 +57,7 @@ class Wire {
     for (const auto& piece : packet.payload) {
       bytes.insert(bytes.end(), piece.begin(), piece.end());
     }
+    // The checksum, which a carrier computes and checks; its value is not looked at here.
     bytes.resize(bytes.size() + 4);
     for (const End& to : ends_) {
       if (to.address == packet.to) {
@@ -65,6 +71,7 @@ class Wire {
   TimePoint now_ = time_at(std::chrono::seconds{1});
 };
 
+// A ring of rdma-core's librxe: a header with indices and, behind it, the entries.
 struct MappedRing {
   RingHeader* header = nullptr;
   std::byte* entries = nullptr;
@@ -121,6 +128,7 @@ class Party final : public kernel::Runner {
       abi::CreateQpReply core;
       QpReply own;
     } reply{};
+    // Of 7 sends, 7 receives, 2 pieces each, 64 bytes inline.
     ASSERT_EQ(call(Command::create_qp, reply, std::uint64_t{0xBEEF}, pd, cq_handle, cq_handle,
                    std::uint32_t{0}, std::uint32_t{7}, std::uint32_t{7}, std::uint32_t{2},
                    std::uint32_t{2}, std::uint32_t{64}, std::array<std::uint8_t, 4>{1, type, 0, 0}),
@@ -142,9 +150,11 @@ class Party final : public kernel::Runner {
   void connect(const Party& peer) {
     abi::ModifyQp request{};
     request.access_flags = 15;
+    // The masks are those with which rdma-core leads a connection through its states.
     ASSERT_EQ(modify(request, 0x39, roce::QpState::init), 0);
     request.dest.dgid = peer.address_.bytes;
     request.dest.is_global = request.dest.port_num = 1;
+    // 1024 bytes.
     request.path_mtu = 3;
     request.dest_qp_num = peer.qp.qpn;
     request.max_dest_rd_atomic = request.max_rd_atomic = 4;
@@ -266,6 +276,7 @@ class Rxe : public ::testing::Test {
   Party b{wire, "10.0.0.2", 2U << 16};
 };
 
+// A send that gives a completion.
 SendWqe request(std::uint64_t id, roce::WrOpcode opcode) {
   SendWqe wqe{};
   wqe.wr_id = id;
@@ -289,6 +300,7 @@ TEST_F(Rxe, SendsArriveForManyLapsOfAllRings) {
     EXPECT_EQ(sent->status, 0U);
     EXPECT_EQ(received->wr_id, i);
     EXPECT_EQ(received->length, 3000U);
+    // IBV_WC_RECV.
     EXPECT_EQ(received->opcode, 128U);
     EXPECT_EQ(received->qpn, b.qp.qpn);
     EXPECT_EQ(std::memcmp(b.memory.data() + 4096, a.memory.data(), 3000), 0);
@@ -376,6 +388,7 @@ TEST_F(Rxe, DatagramsComeBehindTheirHeader) {
   EXPECT_EQ(std::memcmp(b.memory.data() + 40, a.memory.data(), 100), 0);
 }
 
+// The ring cannot refuse it, so it fails as a request does, after those before it.
 TEST_F(Rxe, NoSuchAddressHandleFailsInItsTurn) {
   a.make_qp(abi::kQpUd);
   a.start_datagrams();
@@ -396,6 +409,7 @@ TEST_F(Rxe, NothingIsTakenBeforeItMaySend) {
   EXPECT_EQ(a.sq.header->consumer, 0U);
 }
 
+// In order, so that a program gets back all that it has posted.
 TEST_F(Rxe, ErrorFlushesWhatIsPosted) {
   connect(abi::kQpRc);
   a.put_receive(1, 0, 10);
@@ -419,6 +433,7 @@ TEST_F(Rxe, BelievesNothingInItsRings) {
     for (const MappedRing& ring : {a.sq, a.rq, a.cq}) {
       auto* const words = reinterpret_cast<std::uint32_t*>(ring.entries);
       for (std::uint32_t i = 0; i < 256; ++i) {
+        // Any numbers that are far apart; each seed spoils all rings anew.
         words[i] = seed * 2654435761U ^ i * 40503U;
       }
       ring.header->index_mask = seed * 77777U;
@@ -430,6 +445,8 @@ TEST_F(Rxe, BelievesNothingInItsRings) {
   }
 }
 
+// In milliseconds, at the most a minute; what is no number, or shorter than the usual timeout,
+// changes nothing.
 TEST(EngineConfig, WaitsAsLongAsTheEnvironmentSays) {
   const auto shortest = [](const char* text) {
     ::setenv("WEFT_SHORTEST_TIMEOUT", text, 1);

@@ -1,4 +1,7 @@
 // Owns how an engine's program is found, run and listened to.
+//
+// The engine is a shell script that the test writes, so that it can answer, fail and hang as podman
+// or docker would.
 #include "emu/labs/engine.hpp"
 
 #include <gmock/gmock.h>
@@ -32,6 +35,7 @@ class EngineTest : public ::testing::Test {
   const testing::TemporaryFolder folder_;
 };
 
+// Not by the name of the file: `docker` may be podman under another name.
 TEST_F(EngineTest, SaysItselfWhatItIs) {
   EXPECT_EQ(ContainerEngine::find(engine("podman version 4.3.1", ""))->kind(), EngineKind::podman);
   EXPECT_EQ(ContainerEngine::find(engine("Docker version 28.2.2", ""))->kind(), EngineKind::docker);
@@ -49,6 +53,8 @@ TEST_F(EngineTest, WithoutAnEngineTheErrorSaysWhatToInstall) {
   EXPECT_THAT(none.error().message, HasSubstr("neither podman nor docker"));
 }
 
+// Identifiers are read from the output; a warning between them would be taken for one. Podman's
+// remark about syslog, which it makes wherever there is no syslog, is no reason for a failure.
 TEST_F(EngineTest, OutputAndComplaintsAreKeptApart) {
   const auto found = ContainerEngine::find(engine(
       "podman", "echo out \"$@\"; echo 'failed to connect to syslog: x' >&2; echo no >&2; exit 3"));
@@ -64,12 +70,15 @@ TEST_F(EngineTest, OutputAndComplaintsAreKeptApart) {
   EXPECT_THAT(asked.error().message, HasSubstr("engine network create`: no"));
 }
 
+// Podman leaves a monitor behind that inherits the output. Read to its end, the output would last
+// as long as the container does.
 TEST_F(EngineTest, AProgramThatIsLeftRunningWithTheOutputHoldsNothingUp) {
   const auto found = ContainerEngine::find(
       engine("podman", "while [ -d " + folder_.path() + " ]; do sleep 0.1; done & echo started"));
   EXPECT_EQ(*found->ask({"run"}, Interrupts::defer), "started\n");
 }
 
+// Several run at the same time, so some after the third may have begun; the last of 200 has not.
 TEST_F(EngineTest, AfterAFailureNothingMoreIsStarted) {
   const auto found = ContainerEngine::find(
       engine("podman", "echo $1 >> " + folder_.path() + "/log; [ $1 != 3 ] || exit 1"));

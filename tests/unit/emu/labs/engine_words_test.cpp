@@ -18,9 +18,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+// One lab, one node, and the devices that weftd has made for that node.
 const LabIdentity kLab{"pair", "/run/weft-0/pair"};
 const NodeNics kNics{{{"WEFT_HOST", "n1"}}, "/run/weft-0/pair/share", "/run/weft"};
 
+// Words as one text, which is easier to read in a failure. No word here has a space in it but one,
+// which its test knows.
 std::string line(const Words& words) {
   std::string text;
   for (const std::string& word : words) {
@@ -48,6 +51,8 @@ TEST(EngineWords, AContainerHasItsNameItsLabelsItsAddressAndItsNics) {
             "--volume /run/weft-0/pair/share:/run/weft:rw --user 1000 debian sleep 5");
 }
 
+// Labs and nodes may have hyphens in their names, and both are put together with one: so a hyphen
+// of the lab's own is doubled.
 TEST(EngineWords, NoTwoLabsHaveAContainerOrANetworkOfOneName) {
   const LabIdentity one{"a", "/run/a"};
   const LabIdentity other{"a-b", "/run/a-b"};
@@ -58,6 +63,8 @@ TEST(EngineWords, NoTwoLabsHaveAContainerOrANetworkOfOneName) {
   EXPECT_EQ(other.container("c"), "weft-a--b-c");
 }
 
+// What stands behind the image is the container's command. The lab's own variables come last, so
+// that they win.
 TEST(EngineWords, ANodesOwnOptionsStandBeforeTheImage) {
   LabNode node = image_node();
   node.options = {"--read-only"};
@@ -81,6 +88,7 @@ TEST(EngineWords, OfARootfsADirectoryIsReadOnlyBelowWhatItsContainerWrites) {
   EXPECT_TRUE(text.ends_with("--rootfs /:O sleep infinity")) << text;
 }
 
+// With the host's network there is no name of its own either: engines refuse --hostname there.
 TEST(EngineWords, WithoutANetworkOfItsOwnALabUsesTheHostsOrNone) {
   LabFile file;
   file.ip_network = IpNetwork::none;
@@ -91,6 +99,8 @@ TEST(EngineWords, WithoutANetworkOfItsOwnALabUsesTheHostsOrNone) {
               testing::AllOf(HasSubstr("--network host"), Not(HasSubstr("--hostname"))));
 }
 
+// Podman would answer names on the network itself, and wait ten seconds for a container that does
+// not end; docker has neither option.
 TEST(EngineWords, PodmanAndDockerDifferInAFewWords) {
   EXPECT_THAT(line(create_network(EngineKind::podman, kLab, "")),
               "network create --label weft.lab=/run/weft-0/pair --disable-dns weft-pair");
@@ -102,6 +112,7 @@ TEST(EngineWords, PodmanAndDockerDifferInAFewWords) {
               ElementsAre("rm", "--force", "--volumes", "a"));
 }
 
+// In the order in which the engine was asked for them: identifier, node, state, exit code.
 TEST(EngineWords, StatesAreReadLineByLine) {
   const auto states = parse_states("c0ffee n1 running 0\nbeef n2 exited 137\n");
   ASSERT_TRUE(states) << states.error().message;

@@ -1,4 +1,7 @@
 // Owns what lab files mean, and what is said about wrong ones.
+//
+// A lab file is a topology whose hosts are containers, in the words of containerlab where that has
+// them. Texts are read without a disk, as if they stood in /labs/pair.lab.yaml.
 #include "emu/labs/lab_file.hpp"
 
 #include <gmock/gmock.h>
@@ -15,12 +18,14 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
+// A lab that must be good.
 LabFile read(const std::string& text) {
   auto lab = read_lab("pair.lab.yaml", text, "/labs");
   EXPECT_TRUE(lab) << lab.error().message;
   return lab ? *lab : LabFile{};
 }
 
+// What is said about one that must not be.
 std::string error_of(const std::string& text) {
   const auto lab = read_lab("pair.lab.yaml", text, "/labs");
   return lab ? "no error" : lab.error().message;
@@ -44,6 +49,8 @@ TEST(LabFile, OfTwoNodesWithoutLinksIsAnIdealNetwork) {
   EXPECT_EQ(lab.nodes[1].image, "fedora");
 }
 
+// Each value comes from one of three places, of which the nearest wins: the node, its kind, the
+// defaults. Environments are put together from all three.
 TEST(LabFile, SaysAllThatItCanOfANode) {
   const LabFile lab = read(R"(name: all
 engine: docker
@@ -102,6 +109,7 @@ topology:
   EXPECT_THAT(other.environment, ElementsAre(Pair("SIZE", "2"), Pair("COLOUR", "red")));
 }
 
+// Then the hosts have the generator's names, and the defaults say what they run.
 TEST(LabFile, MayNameAGenerator) {
   const LabFile lab = read(R"(topology:
   generator: leaf-spine
@@ -121,6 +129,8 @@ TEST(LabFile, MayDoWithoutAnIpNetwork) {
   EXPECT_EQ(read("mgmt: {network: none}\n" + rest).ip_network, IpNetwork::none);
 }
 
+// Each text has one mistake; what stands beside it is a part of what must be said, with the line
+// where the text has several.
 TEST(LabFile, WrongOnesAreRefusedWithTheirPlace) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"", "pair.lab.yaml: expected 'topology:'"},
@@ -160,6 +170,7 @@ TEST(LabFile, WrongOnesAreRefusedWithTheirPlace) {
   }
 }
 
+// 254 is how many hosts the addresses of weftd's network have room for.
 TEST(LabFile, HasAtMostAsManyNodesAsANetworkHasHosts) {
   std::string text = "topology:\n  defaults: {image: a}\n  nodes:\n";
   for (int i = 1; i <= 254; ++i) {

@@ -1,4 +1,7 @@
 // Owns what a lab notes for whoever ends it.
+//
+// `weft lab down` may be called when the lab's file has been changed or is gone, or when `weft lab
+// up` was killed half-way: all that it needs is in the record beside weftd's socket.
 #include "emu/labs/lab_record.hpp"
 
 #include <gmock/gmock.h>
@@ -20,6 +23,8 @@ TEST(LabRecord, IsReadAsItWasWritten) {
   EXPECT_FALSE(is_lab(folder.path()));
   EXPECT_EQ(read_record(folder.path()).error().code, ErrorCode::not_found);
   ASSERT_TRUE(write_record(folder.path(), {.engine = "podman",
+                                           // A path may be any bytes; the record is JSON and may
+                                           // not.
                                            .file = "/l\xFF.yaml",
                                            .text = "name: \"x\"\n",
                                            .complete = true,
@@ -36,6 +41,8 @@ TEST(LabRecord, IsReadAsItWasWritten) {
   EXPECT_EQ(record->addresses[0].address, "10.0.0.2");
 }
 
+// No file, wrong kinds, a number where a text must be: `down` must be able to say that it does not
+// know this lab, and to leave it alone.
 TEST(LabRecord, ADamagedOneIsAnErrorAndNoCrash) {
   const testing::TemporaryFolder folder;
   for (const char* text : {"", "{", "[]", "{}", "7", "{\"engine\": 7}",

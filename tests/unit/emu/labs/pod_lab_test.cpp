@@ -1,4 +1,8 @@
 // Owns what of a plan becomes hosts, cables, interfaces and containers.
+//
+// The input is a plan as emu/k8s makes it of manifests: which pod gets which functions of which
+// NIC, and which addresses. The manifests that several tests share are those of tests/unit/emu/k8s;
+// a test changes a few words of one of them by `changed`.
 #include "emu/labs/pod_lab.hpp"
 
 #include <gmock/gmock.h>
@@ -21,10 +25,13 @@ using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::SizeIs;
 
+// Those pods, on a cluster with the shared policy (which NICs there are) and network (which
+// addresses).
 k8s::PodPlan plan_of_pods(const std::string& pods, const k8s::PlanOptions& options = {}) {
   return k8s::plan_of(k8s::kPolicy, k8s::kNetwork, pods, options);
 }
 
+// One name for each cable: links are kept in pairs, one for each direction.
 std::vector<std::string> link_names(const fabric::Topology& topology) {
   std::vector<std::string> names;
   for (fabric::LinkId link = 0; link < topology.links().size(); link += 2) {
@@ -47,6 +54,7 @@ TEST(PodLab, FunctionsShareTheCableOfTheirNic) {
   EXPECT_THAT(names, Contains("many-0->node1_ibs1f0"));
   EXPECT_EQ(lab->file.nodes[0].device, "rxe");
   EXPECT_EQ(lab->processes[0].restart, k8s::PodRestart::on_failure);
+  // A Job's backoffLimit is 6 unless it says otherwise: so many times again.
   EXPECT_EQ(lab->processes[0].attempts, 7U);
   // weftd reads it from a file.
   const auto again =
@@ -55,6 +63,7 @@ TEST(PodLab, FunctionsShareTheCableOfTheirNic) {
   EXPECT_EQ(again->links().size(), lab->file.topology.links().size());
 }
 
+// The plan's addresses are those that the program in the pod will look for on its interface.
 TEST(PodLab, AnAddressOfWhereaboutsIsThatOfAnInterface) {
   const auto plan = plan_of_pods(k8s::kPod);
   const auto lab = make_pod_lab(plan, {});
@@ -75,6 +84,8 @@ TEST(PodLab, AnAddressOfWhereaboutsIsThatOfAnInterface) {
   EXPECT_THAT(words, Contains("weft-k8s-default.ib-net:ip=192.168.100.1,interface_name=net1"));
 }
 
+// Engines insist on a gateway in each network, which the pods' network does not have: so one of the
+// addresses that are left. With as many pods as addresses none is left.
 TEST(PodLab, TheGatewayIsAnAddressThatNobodyHas) {
   const std::string network = changed(k8s::kNetwork, "192.168.100.0/24\"",
                                       "192.168.100.0/29\", \"exclude\": [\"192.168.100.1/32\"]");
@@ -91,6 +102,7 @@ TEST(PodLab, TheGatewayIsAnAddressThatNobodyHas) {
   EXPECT_THAT(make_pod_lab(full, {}).error().message, HasSubstr("the container engine needs one"));
 }
 
+// A pod may be on one network twice; an engine connects a container to it once.
 TEST(PodLab, WhatAnEngineCannotDoIsSaid) {
   const std::string twice =
       changed(changed(k8s::kPod, "networks: ib-net", "networks: ib-net,ib-net"),
@@ -105,6 +117,8 @@ TEST(PodLab, WhatAnEngineCannotDoIsSaid) {
   EXPECT_EQ(lab->file.topology.ports().size(), 2U);  // but it has both functions
 }
 
+// Only the policy's NICs are shared by functions; a device of another plugin is a NIC with a cable
+// of its own, to the same switch.
 TEST(PodLab, DevicesOfOtherPluginsHaveCablesOfTheirOwn) {
   const std::string pod =
       changed(changed(k8s::kPod, "\n  annotations:\n    k8s.v1.cni.cncf.io/networks: ib-net", ""),
@@ -124,6 +138,8 @@ TEST(PodLab, DevicesOfOtherPluginsHaveCablesOfTheirOwn) {
   EXPECT_EQ(make_pod_lab(plan, other)->file.nodes[0].device, "rxe");
 }
 
+// The third pod names a network that is not there, so it would wait on a cluster for ever. One
+// without devices is a container all the same: others may need what it serves.
 TEST(PodLab, PodsThatDoNotStartAndPodsWithoutDevicesAreNoHosts) {
   const std::string bare =
       "---\napiVersion: v1\nkind: Pod\nmetadata: {name: bare}\nspec:\n"
@@ -141,6 +157,7 @@ TEST(PodLab, PodsThatDoNotStartAndPodsWithoutDevicesAreNoHosts) {
               HasSubstr("no pod that starts has a device"));
 }
 
+// A pod with one of everything that a manifest can say of a container.
 constexpr const char* kRich = R"yaml(apiVersion: v1
 kind: Pod
 metadata: {name: rich, labels: {app: rich}}
@@ -257,6 +274,8 @@ TEST(PodLab, NamesOfInterfacesAreNames) {
   }
 }
 
+// Variables in `$(NAME)` are Kubernetes' own: `$$` stands for one sign, and a name that is not
+// there stays as it is.
 TEST(PodLab, AContainerIsToldWhatItsManifestSays) {
   const auto plan = plan_of_pods(kRich);
   PodLabOptions options;
@@ -299,6 +318,7 @@ TEST(PodLab, AContainerIsToldWhatItsManifestSays) {
   EXPECT_THAT(lab->file.aliases, Contains(Pair("rich.server", "rich")));
 }
 
+// Ki and Mi are powers of 1024, K and M of 1000; a fraction of a core is written in thousandths.
 TEST(PodLab, QuantitiesAreThoseOfTheApi) {
   EXPECT_EQ(k8s::bytes_of_quantity("5120Mi"), "5368709120");
   EXPECT_EQ(k8s::bytes_of_quantity("1G"), "1000000000");

@@ -15,6 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A folder in which a test makes the programs that it wants found, and the environment's PATH put
+// back afterwards.
 class FindProgram : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -41,6 +43,8 @@ TEST_F(FindProgram, TakesTheFirstThatCanBeExecuted) {
   const std::string first = make_file("first", fs::perms::owner_all);
   (void)make_file("second", fs::perms::owner_all);
   std::string path;
+  // What stands in front of the right one must each be passed over: a folder that is not there, a
+  // file that cannot be executed, a directory of that name.
   for (const char* const folder : {"absent", "text", "nested", "first", "second"}) {
     path += ":" + folder_.path() + "/" + folder;
   }

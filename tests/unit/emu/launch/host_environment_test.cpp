@@ -1,4 +1,7 @@
 // Owns what command lines and options say about hosts and their devices.
+//
+// `{h1.ip}` and its like in a program's words, `--device efa:first` and lists of kinds, and what a
+// network that is up has been told about its devices.
 #include "emu/launch/host_environment.hpp"
 
 #include <gtest/gtest.h>
@@ -39,6 +42,8 @@ TEST_F(PlaceholderTest, HostsGetTheirAddresses) {
   EXPECT_EQ(filled("[{h1.dev}]"), "[]");  // there is none
 }
 
+// Shells, JSON and format strings have braces of their own; only what is exactly a host's
+// placeholder is replaced.
 TEST_F(PlaceholderTest, OtherBracesAreThePrograms) {
   for (const char* word : {"", "{", "}", "{}", "{h1}", "{h1.ip", "{h1.mac}", "{x.ip}", "{.ip}",
                            "{ h1.ip }", "a{b}c", "${HOME}", "{\"a\": 1}"}) {
@@ -48,6 +53,7 @@ TEST_F(PlaceholderTest, OtherBracesAreThePrograms) {
   EXPECT_EQ(filled("{a}{h1.ip}{"), "{a}127.77.1.1{");
 }
 
+// Unlike other braces, this one can only be meant for us.
 TEST_F(PlaceholderTest, AHostThatIsNotThereIsAMistake) {
   const auto text = fill_placeholders(folder_.path(), "{h3.ip}", DeviceKind{});
   ASSERT_FALSE(text);
@@ -77,6 +83,8 @@ TEST(Devices, HaveTheNamesOfTheirKindOrTheUsers) {
   EXPECT_FALSE(parse_device_kind("none", "mlx5_{n}"));
 }
 
+// A host with several NICs gets the kinds one after the other, and each kind counts its own
+// devices, as a driver does: so rxe_0, efa_0, rxe_1.
 TEST(Devices, OfSeveralKindsTakeTurns) {
   const auto kinds = parse_device_kind("rxe,efa:first");
   ASSERT_TRUE(kinds && *kinds);
@@ -118,8 +126,10 @@ TEST(Devices, OfANetworkThatIsUpAreWhatHasBeenNoted) {
 TEST(Devices, AreOnANetworkThatCarriesAcknowledgements) {
   EXPECT_EQ(payload_of(DeviceKind{}), 0U);  // weftd's own choice
   auto kind = parse_device_kind("efa").value();
+  // The MTU of an EFA device; what is larger never leaves it.
   EXPECT_EQ(payload_of(kind), 8928U);
   const std::string large = "\nmtu 8928\n";
+  // A device with so small an MTU needs less than the transport's largest acknowledgement does.
   kind->abilities.replace(kind->abilities.find(large), large.size(), "\nmtu 300\n");
   ASSERT_TRUE(kind->kind->validate(kind->abilities));
   EXPECT_EQ(payload_of(kind), attach::kLeastPayload);

@@ -1,4 +1,7 @@
 // Owns what a claim of a network promises: one at a time, and no directory without a network.
+//
+// `weft up` and `weft down` of one name may run at the same time. A claim is a lock on the
+// network's directory; it is let go at the end of the claim, or of its process.
 #include "emu/launch/network_claim.hpp"
 
 #include <fcntl.h>
@@ -20,6 +23,8 @@ namespace fs = std::filesystem;
 
 class NetworkClaimTest : public InRuntimeFolder {
  protected:
+  // As another process would find it: flock() belongs to an open file, so this one counts as
+  // another's.
   static bool is_free(const std::string& directory) {
     const srd::UniqueFd other(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     return other && ::flock(other.get(), LOCK_EX | LOCK_NB) == 0;
@@ -72,6 +77,8 @@ TEST_F(NetworkClaimTest, TheSecondComesAfterTheFirst) {
     std::optional<NetworkClaim> holder(std::move(*first));
     const std::string directory = holder->directory();
     std::ofstream(directory + "/weftd.log") << "first\n";
+    // It waits in a thread for the lock of a directory that the first one may remove meanwhile:
+    // then it must not take the lock of a directory that is gone.
     auto second = std::async(std::launch::async, [] { return NetworkClaim::take("lab", true); });
     if (kept) {
       holder->keep();

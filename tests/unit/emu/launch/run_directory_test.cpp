@@ -16,6 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The directory of `weft run --out`. It is named again for each run of an experiment, so files of
+// an earlier run are expected; but a user may also name a folder with work of another kind in it.
 class RunDirectoryTest : public ::testing::Test {
  protected:
   [[nodiscard]] Result<RunDirectory> run(const RunDirectory::Files& files) const {
@@ -33,6 +35,8 @@ class RunDirectoryTest : public ::testing::Test {
   const std::string path_ = folder_.path() + "/out";
 };
 
+// A run that does not write some file must not leave an older one in its place: a reader would take
+// it for this run's.
 TEST_F(RunDirectoryTest, FilesOfFormerRunsAreReplacedOrRemoved) {
   {
     const auto first = run({{"config.resolved.yml", "seed: 1\n"}, {"topology.yml", "name: a\n"}});
@@ -48,6 +52,7 @@ TEST_F(RunDirectoryTest, FilesOfFormerRunsAreReplacedOrRemoved) {
   }
 }
 
+// Nothing may have been written when it is refused, not even the files that are not in the way.
 TEST_F(RunDirectoryTest, FilesOfOthersStayAndAreInTheWay) {
   fs::create_directory(path_);
   write("notes.txt", "mine\n");
@@ -62,6 +67,7 @@ TEST_F(RunDirectoryTest, FilesOfOthersStayAndAreInTheWay) {
   EXPECT_EQ(read("notes.txt"), "mine\n");
 }
 
+// Users keep a topology beside the runs that it was used for, and name that file to `weft run`.
 TEST_F(RunDirectoryTest, AFileThatSaysTheSameAlreadyIsNobodysLoss) {
   fs::create_directory(path_);
   write("topology.yml", "name: mine\n");
@@ -72,6 +78,7 @@ TEST_F(RunDirectoryTest, AFileThatSaysTheSameAlreadyIsNobodysLoss) {
   EXPECT_EQ(read("topology.yml"), "name: mine\n");
 }
 
+// Written through a link, a run could change any file of its user.
 TEST_F(RunDirectoryTest, ALinkInTheWayIsNotFollowed) {
   fs::create_directory(path_);
   const std::string target = folder_.path() + "/target";
@@ -93,6 +100,7 @@ TEST_F(RunDirectoryTest, OneRunAtATime) {
   EXPECT_TRUE(run({}));
 }
 
+// A command line may hold bytes that are no UTF-8; JSON must still come out of it.
 TEST_F(RunDirectoryTest, EventsAreLinesOfAnyBytes) {
   const auto directory = run({});
   ASSERT_TRUE(directory) << directory.error().message;

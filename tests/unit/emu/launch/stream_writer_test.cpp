@@ -1,4 +1,9 @@
 // Owns what writing to a standard stream promises: it never blocks, and it tells what was lost.
+//
+// `weft run` passes on the output of its programs in one thread. If a write to a slow reader
+// blocked, signals and the other programs would wait with it. Each test runs with a pipe and with a
+// socket, which need different ways not to block: a pipe can be opened a second time, a socket
+// cannot.
 #include "emu/launch/stream_writer.hpp"
 
 #include <errno.h>
@@ -51,6 +56,7 @@ TEST_P(StreamWriterTest, AReaderThatIsSlowGetsEverything) {
     writer.add(line);
     text += line;
   }
+  // The writer has more now than the kernel takes at once.
   ASSERT_TRUE(writer.write_some());
   ASSERT_NE(writer.pending(), 0U);  // a pipe holds less
   std::string read = read_all();
@@ -63,6 +69,7 @@ TEST_P(StreamWriterTest, AReaderThatIsSlowGetsEverything) {
   EXPECT_EQ(writer.failure(), 0);
 }
 
+// Told by write_some() being false; it is no failure, because `weft run | head` is meant so.
 TEST_P(StreamWriterTest, AReaderThatHasLeftIsTold) {
   StreamWriter writer(stream_.get());
   writer.add("for nobody\n");
@@ -72,6 +79,8 @@ TEST_P(StreamWriterTest, AReaderThatHasLeftIsTold) {
   EXPECT_EQ(writer.failure(), 0);
 }
 
+// O_NONBLOCK belongs to the open file, which the user's shell shares with us: setting it would
+// break the shell's own writes.
 TEST_P(StreamWriterTest, OthersWithTheSameStreamStillBlock) {
   const StreamWriter writer(stream_.get());
   EXPECT_EQ(::fcntl(stream_.get(), F_GETFL) & O_NONBLOCK, 0);
@@ -80,6 +89,7 @@ TEST_P(StreamWriterTest, OthersWithTheSameStreamStillBlock) {
 INSTANTIATE_TEST_SUITE_P(All, StreamWriterTest, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Socket" : "Pipe"; });
 
+// Waiting would not help, as it does with a slow reader.
 TEST(StreamWriter, AFullDiskLosesTheOutputAndIsToldWhy) {
   const srd::UniqueFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
   ASSERT_TRUE(full);

@@ -1,5 +1,9 @@
 // Owns what temporary directories promise: they go, those of programs that were killed as well, and
 // nothing else goes.
+//
+// A directory is ours if its name is `weft-` and six letters and it holds a mark, `.weft-owner`.
+// Its maker keeps the mark locked; a mark that nobody has locked was left by a program that was
+// killed, and the next program that makes a directory removes it.
 #include "emu/launch/temporary_directory.hpp"
 
 #include <fcntl.h>
@@ -65,6 +69,9 @@ TEST_F(TemporaryDirectoryTest, MarksAreLockedFromTheBeginning) {
   }
 }
 
+// What a killed `weft run` had started runs on, and would hold the old directory's weftd alive.
+// They are known by WEFT_SOCKET in their environment. One of a network that is in use, and one
+// whose path only begins like the old one, must live.
 TEST_F(TemporaryDirectoryTest, ProcessesOfASweptNetworkEndAndNoOthers) {
   const std::string old = leave("weft-abcdef");
   const std::string other = leave("weft-locked");
@@ -98,6 +105,8 @@ TEST_F(TemporaryDirectoryTest, ProcessesOfASweptNetworkEndAndNoOthers) {
   }
 }
 
+// One reason each: no mark; a longer name; another prefix; a locked mark; a link, which leads to a
+// folder that somebody else owns.
 TEST_F(TemporaryDirectoryTest, NothingElseIsSwept) {
   const std::string unmarked = leave("weft-unmark", false);
   const std::string longer = leave("weft-backups");
@@ -114,6 +123,7 @@ TEST_F(TemporaryDirectoryTest, NothingElseIsSwept) {
   }
 }
 
+// Sockets of a network lie there: whoever can write there could put others in their place.
 TEST_F(TemporaryDirectoryTest, IsNotPutWhereOthersMayWrite) {
   fs::permissions(folder_.path(), fs::perms::all);
   EXPECT_EQ(runtime_directory(), "/tmp");

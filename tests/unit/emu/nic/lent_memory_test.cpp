@@ -25,6 +25,8 @@ struct Gone {
   }
 };
 
+// Of the 64 KiB of a side the last 48 are taken away; 32 KiB is more than a packet, so that a
+// transfer begins in what is there and ends in what is not.
 constexpr std::uint32_t kGoneAt = 16 * 1024;
 constexpr std::uint32_t kMax = 32 * 1024;
 
@@ -59,6 +61,7 @@ class LentMemory : public TwoNics {
 
 class LentSource : public LentMemory, public ::testing::WithParamInterface<Operation> {};
 
+// Three requests of which the second one reads what is gone; both others must not notice.
 TEST_P(LentSource, IsALocalProtectionErrorOfItsRequestOnly) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
@@ -93,6 +96,7 @@ TEST_F(LentMemory, OfAReadsTargetIsALocalProtectionError) {
 
 class LentTarget : public LentMemory, public ::testing::WithParamInterface<Operation> {};
 
+// The same at the other side: its engine refuses, and the sender is told.
 TEST_P(LentTarget, IsARemoteAccessErrorOfItsRequestOnly) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();

@@ -1,4 +1,7 @@
 // Owns two NICs joined by a perfect wire, in virtual time.
+//
+// The NIC is what stands between verbs (queue pairs, address handles, keys) and the SRD engine.
+// Both sides run in this thread; packets are carried from one engine to the other as they are.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -40,12 +43,14 @@ struct Side {
   static srd::EngineConfig engine_config(std::uint8_t number) {
     srd::EngineConfig config;
     config.attachment = srd::AttachmentId{number};
+    // Much shorter than the usual one, so that a test can wait for it.
     config.peer_timeout = std::chrono::milliseconds{50};
     return config;
   }
   NicConfig config(NicConfig base, std::uint8_t number) const {
     base.address = address;
     base.qpn_count = 256;
+    // Numbers of the two sides differ, so that a mix-up cannot go unnoticed.
     base.first_qpn = 256U * number;
     return base;
   }

@@ -1,4 +1,8 @@
 // Owns the tests of what becomes of a job's output, with a QEMU that is a script.
+//
+// `weft softroce` runs a job in a Linux guest and passes its output on. Here the guest is a shell
+// script that is found in PATH before the real QEMU; it writes to the same files that QEMU would
+// write a guest's ports to.
 #include "emu/softroce/guest.hpp"
 
 #include <fcntl.h>
@@ -21,6 +25,7 @@
 namespace weft::softroce {
 namespace {
 
+// Exit codes by which the child below tells how run_guest() ended.
 constexpr int kLostOutput = 3;
 constexpr int kInterrupted = 4;
 
@@ -42,6 +47,7 @@ class GuestOutput : public ::testing::Test {
   }
 
   // A process that runs the guest and prints to `output`; the other end is ours alone.
+  // In a process of its own, because signals and standard output belong to one.
   pid_t start(int output, int reader = -1) {
     const pid_t pid = ::fork();
     if (pid != 0) {
@@ -76,6 +82,8 @@ class GuestOutput : public ::testing::Test {
   testing::TemporaryFolder folder_;
 };
 
+// A megabyte through a pipe that holds 64 KiB, while the job's code arrives at once: the end may
+// only be told when all has been passed on.
 TEST_F(GuestOutput, ArrivesWholeThoughTheReaderIsSlow) {
   become_guest("head -c 1000000 /dev/zero >$out; echo 7 >$control; exec sleep 60");
   int ends[2];
@@ -102,6 +110,7 @@ TEST_F(GuestOutput, ASignOfListeningBehindTheCodeHidesItNot) {
   EXPECT_EQ(code_of(pid), 7);
 }
 
+// As `weft softroce ... | head` does. The code is that of a program that SIGPIPE has ended.
 TEST_F(GuestOutput, WithoutAReaderEndsTheGuest) {
   become_guest("exec yes >$out");
   int ends[2];
@@ -114,6 +123,7 @@ TEST_F(GuestOutput, WithoutAReaderEndsTheGuest) {
   EXPECT_EQ(code_of(pid), 128 + SIGPIPE);
 }
 
+// A reader that is there and does not read: the write must not block the signal out.
 TEST_F(GuestOutput, ThatNobodyReadsDoesNotMakeItUnkillable) {
   become_guest("exec yes >$out");
   int ends[2];

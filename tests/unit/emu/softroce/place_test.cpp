@@ -66,6 +66,8 @@ TEST_F(PlaceTest, IsOnTheLinkOfTheHostWithThatNumber) {
   EXPECT_FALSE(find_place(network, "middle"));
 }
 
+// Addresses of weftd are 10.77.HOST.NIC; two hosts are taken, so the guest is the third. Its MTU
+// leaves room for RoCEv2's headers around weftd's payload.
 TEST_F(PlaceTest, IsTheNextHostOnAPortThatIsOnNoLink) {
   const auto place = find_place(status({{"a", ""}}), "");
   ASSERT_TRUE(place) << place.error().message;
@@ -75,6 +77,7 @@ TEST_F(PlaceTest, IsTheNextHostOnAPortThatIsOnNoLink) {
   EXPECT_EQ(place->mtu, 4200U);
 }
 
+// The same host with a number that no NIC of weftd's has: from 101 on.
 TEST_F(PlaceTest, IsBesideTheNicsOfTheHostOnWhoseLinkItIs) {
   const auto place = find_place(status({{"a", "h2"}}), "");
   ASSERT_TRUE(place) << place.error().message;
@@ -94,6 +97,7 @@ TEST_F(PlaceTest, MayBeAHostOfItsOwnOnTheLinkOfAnother) {
   EXPECT_EQ(srd::to_text(place->address), "10.77.7.1");
 }
 
+// weftd does not know who is at the other end of a datagram socket; the bound socket tells.
 TEST_F(PlaceTest, IsNotWhereAnotherGuestIs) {
   const srd::UniqueFd other = occupy("a");
   const auto place = find_place(status({{"a", "h1"}, {"b", ""}}), "");
@@ -104,6 +108,8 @@ TEST_F(PlaceTest, IsNotWhereAnotherGuestIs) {
   EXPECT_THAT(none.error().message, HasSubstr("no free port"));
 }
 
+// Names that are no host's; a network on loopback addresses, which a guest's kernel would keep to
+// itself; no network at all; no number left.
 TEST_F(PlaceTest, SaysWhatIsWrong) {
   for (const char* host : {"3", "h", "h0", "h255", "h3x", "h-1", "host3", "h99999999999"}) {
     const auto place = find_place(status({{"a", ""}}), host);

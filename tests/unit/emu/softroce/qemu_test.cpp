@@ -1,4 +1,7 @@
 // Owns the tests of what QEMU is told, and of whether KVM is used.
+//
+// No QEMU runs. Its words are looked at one by one, because a wrong one shows only in a guest that
+// does not come up.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,6 +37,8 @@ TEST(QemuWords, HaveCommasTwice) {
   EXPECT_THAT(words, Not(Contains(HasSubstr("/a,b/"))));
 }
 
+// The three descriptors are output, errors, and control, in this order. Without KVM the processor
+// is emulated (tcg).
 TEST(QemuWords, GiveTheGuestItsNicAndItsStreams) {
   const auto words = qemu_words(options(), {3, 4, 5});
   EXPECT_THAT(words, Contains(HasSubstr("host_mtu=4200")));
@@ -62,6 +67,7 @@ TEST(QemuWords, ShowAFolderOfThisMachineOnlyWhereItIsAskedFor) {
   EXPECT_THAT(words, Contains("name=opt/weft/root,string=9p"));
 }
 
+// The first NIC leads into weftd's network, and nowhere else.
 TEST(QemuWords, HaveASecondNicOnlyWhereItIsAskedFor) {
   EXPECT_THAT(qemu_words(options(), {}), Not(Contains(HasSubstr("user,id=outside"))));
   GuestOptions forwarded = options();
@@ -90,6 +96,7 @@ class Kvm : public ::testing::Test {
 
 TEST_F(Kvm, IsUsedWhereTheProcessorHasIt) { EXPECT_TRUE(judge_kvm(root_.path()).usable); }
 
+// A kind of KVM for machines without nested virtualisation: a guest comes up there, at a crawl.
 TEST_F(Kvm, IsNotUsedBelowPvm) {
   std::filesystem::create_directory(root_.path() + "/sys/module/kvm_pvm");
   const KvmVerdict verdict = judge_kvm(root_.path());
@@ -97,6 +104,7 @@ TEST_F(Kvm, IsNotUsedBelowPvm) {
   EXPECT_THAT(verdict.why, HasSubstr("PVM"));
 }
 
+// A flag that only contains the name, and the name in another line, are not it.
 TEST_F(Kvm, IsNotUsedWithoutVirtualization) {
   write("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu sse vmxish\nbugs\t: vmx\n");
   EXPECT_FALSE(judge_kvm(root_.path()).usable);
