@@ -34,6 +34,8 @@ TEST_F(TwoNics, SendCarriesBytesImmediateAndSource) {
   EXPECT_EQ(right.text(100, 15), "hello, datagram");
 }
 
+// A program recognises a sender by the number of its own address handle. A handle of another
+// domain, made first, must not be told.
 TEST_F(TwoNics, ReceiverWithHandleOfItsOwnDomainIsToldItsNumber) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
@@ -46,6 +48,7 @@ TEST_F(TwoNics, ReceiverWithHandleOfItsOwnDomainIsToldItsNumber) {
   EXPECT_EQ(only(right.poll()).source_ah, own);
 }
 
+// Inline means that the caller may reuse its bytes at once.
 TEST_F(TwoNics, InlineBytesAreCopiedWhenPosted) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
@@ -118,6 +121,7 @@ TEST_F(StrictNics, RemoteAccessNeedsAnAddressHandleAtTheTarget) {
     return only(left.poll()).status;
   };
   const std::uint32_t other_pd = *right.nic.allocate_pd();
+  // In another domain: that handle gives no right in this one.
   const std::uint16_t elsewhere = *right.nic.create_ah(other_pd, left.address);
   EXPECT_EQ(status_of(Operation::rdma_write), WorkStatus::remote_unknown_peer);
   EXPECT_EQ(status_of(Operation::rdma_read), WorkStatus::remote_unknown_peer);
@@ -228,6 +232,7 @@ TEST_P(WrongRequest, CompletesWithItsStatus) {
   EXPECT_EQ(only(left.poll()).status, WorkStatus::ok);
 }
 
+// A key over the same bytes, with other rights or of another domain.
 std::uint32_t foreign_key(Side& side, srd::Access access, bool other_pd) {
   const std::uint32_t pd = other_pd ? *side.nic.allocate_pd() : side.pd;
   return side.nic
@@ -440,6 +445,7 @@ TEST_F(TwoNics, SilentPeersAreUnreachableOrUnresponsive) {
   EXPECT_EQ(only(left.poll()).status, WorkStatus::unresponsive);
 }
 
+// By a region and an address handle of the fixture.
 TEST_F(TwoNics, DomainsInUseCannotBeFreed) {
   EXPECT_EQ(left.nic.free_pd(left.pd).error(), EBUSY);
   const std::uint32_t pd = *left.nic.allocate_pd();
@@ -491,6 +497,7 @@ TEST_F(FewQueuePairs, ThereAreNoMoreAndTheirNumbersDifferInTheLibrarysTable) {
   }
 }
 
+// 18 bytes into 4, 5 and 50; the sign behind each piece must stay.
 TEST_F(TwoNics, ReceivesScatterToThreePieces) {
   for (const QpType type : {QpType::srd, QpType::ud}) {
     Qp& from = left.ready_qp(type);
@@ -534,6 +541,7 @@ TEST_F(TwoNics, DatagramsFindTheirPlaceBehindAnyPieces) {
 TEST_F(TwoNics, ReceivesDoNotUseUpTheRoomOfSends) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
+  // 40 queue pairs of it hold 655,360 receives.
   constexpr std::uint32_t kDepth = 16384;
   for (int i = 0; i < 40; ++i) {
     Qp& qp = **left.nic.create_qp({.pd = left.pd, .receive_depth = kDepth});
@@ -549,6 +557,8 @@ TEST_F(TwoNics, ReceivesDoNotUseUpTheRoomOfSends) {
   EXPECT_EQ(only(left.poll()).status, WorkStatus::ok);
 }
 
+// A NIC whose packets to itself are lost, as on some real fabrics. The sender is told of success
+// all the same.
 class NoLoopback : public TwoNics {
  protected:
   NoLoopback()

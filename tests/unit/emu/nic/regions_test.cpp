@@ -1,4 +1,8 @@
 // Tests of memory that goes away while work still uses it.
+//
+// A program may deregister a region and unmap its pages while requests that name it are under way;
+// verbs allow it. From then on no byte of it may be touched, and each request must end exactly
+// once. The pages are really unmapped: a touch ends the test program.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -87,6 +91,7 @@ TEST_P(TakenMemoryUnderWork, EndsItOnceAndTouchesNothingMore) {
   const auto [operation, microseconds] = GetParam();
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();
+  // Four requests of a quarter each, so that some are under way when the pages go.
   constexpr std::uint32_t kMax = 200 * 1024;
   const std::uint32_t length = operation == Operation::send ? 4000 : kMax / 4;
   for (std::uint64_t i = 0; i < 4; ++i) {
@@ -121,6 +126,7 @@ INSTANTIATE_TEST_SUITE_P(All, TakenMemoryUnderWork,
                          ::testing::Combine(::testing::Values(Operation::send,
                                                               Operation::rdma_write,
                                                               Operation::rdma_read),
+                                            // Microseconds. 0: nothing was sent yet.
                                             ::testing::Values(0, 1, 2, 5)));
 
 TEST_F(TakenMemory, SilentPeersKeepNothingAlive) {
@@ -133,6 +139,7 @@ TEST_F(TakenMemory, SilentPeersKeepNothingAlive) {
   ASSERT_TRUE(left.nic.post_send(from, work(Operation::rdma_write, to, 1, taken_sge(50'000))));
   run(std::chrono::microseconds{3});
   take_away();
+  // Eight times as long as a peer may be silent here.
   run(std::chrono::milliseconds{400});  // retransmission would read it
   EXPECT_EQ(only(left.poll()).status, WorkStatus::bad_local_key);
 }
