@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 # Owns the comparison of our soft-RoCE device with Linux's: the same programs on each, alone, and a
 # document of what differs.
+#
+# It runs twice: outside, where it makes the back ends and reads what comes, and inside each of
+# them, where it runs the programs. The two talk by lines that begin with MARK, because a guest has
+# no other way back than its output.
 """usage: back_ends.py WEFT PROGRAMS [--kernels 6.1,6.12] [--raw DIR] [--write docs/back-ends.md]
 
 PROGRAMS is the folder with weft_verbs_refusals, weft_verbs_data and weft_verbs_peers. On each back
@@ -25,6 +29,7 @@ from pathlib import Path
 TESTS = Path("/usr/share/doc/rdma-core/tests")
 OTHERS = re.compile(r"^test_(mlx5|efa|cuda)")  # of other devices
 PATIENCE = 900
+# Behind it stands JSON, wherever in a line it begins: a kernel may print into the same line.
 MARK = "@@ "
 CHAPTERS = ["states", "objects", "requests", "keys", "windows", "events"]
 # Pairs on one device. PORT is a port's number, and IP the device's address.
@@ -74,6 +79,7 @@ def run_rdma_core(folder):
     base.RDMATestCase._get_ip_mac = (  # pylint: disable=protected-access
         lambda self, dev, port, idx: self.args.append([dev, port, idx, own, None]))
 
+    # Says each test's end at once: a guest that dies later has said what was before.
     class Told(unittest.TestResult):
         def tell(self, test, outcome, why=""):
             name = re.sub(r"^tests\.", "", test.id())
@@ -111,6 +117,7 @@ def run_pair(number, server, client):
     with tempfile.TemporaryFile("w+") as log:
         serving = subprocess.Popen(fill[0], shell=True, stdout=log, stderr=subprocess.STDOUT)
         end = time.monotonic() + 30
+        # As /proc/net/tcp shows a port; 0A is LISTEN.
         sign = f":{int(port):04X} "
         while time.monotonic() < end and serving.poll() is None and not any(
                 sign in line and " 0A " in line for name in ("tcp", "tcp6")
@@ -126,12 +133,14 @@ def run_pair(number, server, client):
             serving.kill()
         log.seek(0)
         good = code == 0 and serving.returncode == 0
+        # The name of the job in the document: the command without what differs from run to run.
         words = re.sub(r" -?p?\s?PORT| IP| 127.0.0.1|WEFT_\w+=\d+ |\S+/", "", client)
         say(pair=words, good=good,
             said="" if good else (said + log.read())[-400:])
 
 
 def inside(folder, programs):
+    # A client of these programs is the same command with the server's address behind it.
     pairs = [(words, words + " IP") for words in PAIRS]
     for name in ("weft_verbs_data", "weft_verbs_peers"):
         program = f"WEFT_VERBS_TIMEOUT=18 WEFT_VERBS_LONGEST=65537 {programs}/{name}"
@@ -155,6 +164,7 @@ def prepare(folder):
             (folder / "tests" / name).write_bytes(data)
 
 
+# What one back end has said; heard from a file if there is a whole one, and else it is run.
 class Outcome:
     """Of one back end."""
 

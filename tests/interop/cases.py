@@ -1,4 +1,7 @@
 # Owns the jobs of interop.py: what each side runs, and which refusals are asked for.
+#
+# Each job is run twice, with our device as its server and as its client. Sizes are chosen around
+# packets: 1 byte, an MTU, one more, and several packets with an odd rest.
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -17,6 +20,7 @@ class Case:
         self.says, self.by_tcp, self.codes, self.naks = says, by_tcp, codes, set(naks)
 
 
+# Beside the plain name of a job, the kind of address that it uses.
 GIDS = {"": "{gid}", ".link_local": "{gid0}", ".ipv6": "{gid6}"}
 
 
@@ -60,6 +64,7 @@ def pingpongs(lossy):
     return found
 
 
+# Few rounds: figures do not matter here, only that all of them come.
 def perftests(lossy):
     found = []
     tests = [("RC", verb, kind) for verb in ("send", "write", "read", "atomic")
@@ -69,6 +74,8 @@ def perftests(lossy):
     for service, verb, kind in tests:
         for size in ((8,) if verb == "atomic" else (2, 1000) if service == "UD" else (2, 65536)):
             words = f"ib_{verb}_{kind} -d {{dev}} -x {{gid}} -p {{port}} -F -n 30"
+            # The timeout of an acknowledgement, 4.096 us x 2^17, about half a second: a guest is
+            # slow.
             words += "" if service == "UD" else " -u 17"
             words += "" if verb == "atomic" else f" -s {size}"
             words += "" if verb in ("read", "atomic") else f" -c {service}"
@@ -83,6 +90,7 @@ def perftests(lossy):
 
 def connections():
     found = []
+    # One packet, a page, and many packets.
     for size in (64, 4096, 60000):
         found.append(Case(f"rping.{size}", f"rping -s -a {{ip}} -V -C 30 -S {size}",
                           f"rping -c -a {{ip}} -V -C 30 -S {size}", by_tcp=False))

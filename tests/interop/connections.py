@@ -29,6 +29,8 @@ cm = ctypes.CDLL("librdmacm.so.1", use_errno=True)
 verbs = ctypes.CDLL("libibverbs.so.1", use_errno=True)
 
 
+# Structures of <rdma/rdma_cma.h> and <infiniband/verbs.h>, as far as their fields are used; what
+# follows them stays the library's.
 class ConnParam(ctypes.Structure):
     _fields_ = [("private_data", ctypes.c_char_p), ("private_data_len", ctypes.c_uint8),
                 ("responder_resources", ctypes.c_uint8), ("initiator_depth", ctypes.c_uint8),
@@ -105,6 +107,7 @@ class Connections:
 
     @staticmethod
     def state(identity):
+        # More than ibv_qp_attr and ibv_qp_init_attr need; the state is the first field.
         attributes, init = (ctypes.c_char * 512)(), (ctypes.c_char * 256)()
         qp = ctypes.cast(identity, ctypes.POINTER(Id)).contents.qp
         if verbs.ibv_query_qp(ctypes.c_void_p(qp), attributes, 1, init) != 0:
@@ -117,6 +120,7 @@ class Connections:
                                       responder_resources=1, initiator_depth=1, retry_count=7,
                                       rnr_retry_count=7, **more))
 
+    # The private data of the request says what the answering side shall do with it.
     def ask(self, address, port, wish, space=RDMA_PS_TCP):
         identity = self.new_id(space)
         call("rdma_resolve_addr", identity, None, sockaddr_of(address, port), PATIENCE_MS)
@@ -152,6 +156,7 @@ def end_both(connections, identity, first, who):
 
 def asking(address, port):
     connections = Connections()
+    # Nobody listens at the next port.
     identity = connections.ask(address, port + 1, b"x")
     _, _, status, _ = connections.next("REJECTED")
     must(f"nobody listens: rejected with {status}", status == NO_SERVICE)
@@ -160,12 +165,14 @@ def asking(address, port):
     _, _, status, _ = connections.next("UNREACHABLE")
     must(f"nobody listens for datagrams: {status}", status == SIDR_UNSUPPORTED)
     connections.forget(identity)
+    # More than once, since a refusal must leave the listener as it was.
     for _ in range(3):
         identity = connections.ask(address, port, b"reject")
         _, _, status, data = connections.next("REJECTED")
         must(f"rejected with {status} and {data[:len(REASON)]!r}",
              status == BY_CONSUMER and data.startswith(REASON))
         connections.forget(identity)
+    # Who ends the connection: we, they, and again we.
     for wish in (b"wait", b"leave", b"wait"):
         identity = connections.ask(address, port, wish)
         _, _, _, data = connections.next("ESTABLISHED")
@@ -185,6 +192,7 @@ def answering(address, port):
     call("rdma_listen", listener, 8)
     while True:
         name, identity, _, wish = connections.next("CONNECT_REQUEST", "TIMEWAIT_EXIT")
+        # Of an earlier connection, some time after its end.
         if name == "TIMEWAIT_EXIT":
             continue
         wish = wish.rstrip(b"\0")

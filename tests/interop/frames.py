@@ -1,4 +1,7 @@
 # Owns reading RoCEv2 out of a capture, without a line in common with what weft decodes by.
+#
+# A mistake that weft makes in the same way when it writes and when it reads would stay unseen
+# between two wefts. Here frames are read by the specification alone (IBTA volume 1, annex A17).
 """Frame by frame: checks every ICRC, and counts what the two sides have told each other."""
 
 import collections
@@ -7,6 +10,8 @@ import struct
 import zlib
 
 ROCE_PORT = 4791
+# Opcodes of RC, in the lower five bits. With 0x0D, 0x0F and 0x10, the first, last and only packet
+# of a READ's response, these are the packets that carry an AETH.
 ACKNOWLEDGE, ATOMIC_ACKNOWLEDGE = 0x11, 0x12
 NOT_READY, GAP = "receiver not ready", "PSN sequence error"
 # After an RNR NAK nothing is to be said until that packet comes again; Linux reports the packets
@@ -19,6 +24,7 @@ NAKS = {0: GAP, 1: "invalid request", 2: "remote access error",
 class Capture:
     """The frames of a pcap file that another program is still writing."""
 
+    # Bytes of the file's header, and in front of each frame.
     HEADER, RECORD = 24, 16
 
     def __init__(self, path):
@@ -30,6 +36,8 @@ class Capture:
         """Those that have come since the last call."""
         data = self.rest + self.file.read()
         at = 0
+        # The first bytes of the file tell its byte order, and whether times are in micro- or
+        # nanoseconds.
         if self.order is None:
             if len(data) < self.HEADER:
                 self.rest = data
@@ -39,6 +47,7 @@ class Capture:
         while at + self.RECORD <= len(data):
             captured, = struct.unpack_from(self.order + "I", data, at + 8)
             end = at + self.RECORD + captured
+            # The writer is in the middle of this frame.
             if end > len(data):
                 break
             yield data[at + self.RECORD:end]
@@ -65,6 +74,7 @@ def roce_of(frame):
     if ip is None:
         return None
     udp = 20 if ip[0] >> 4 == 4 else 40
+    # UDP header, BTH, ICRC.
     if len(ip) < udp + 8 + 12 + 4 or int.from_bytes(ip[udp + 2:udp + 4], "big") != ROCE_PORT:
         return None
     return ip, udp
@@ -114,6 +124,7 @@ class Account:
             self.add_answer(source, ip[bth + 5:bth + 8], ip[bth + 9:bth + 12], syndrome)
 
     def add_answer(self, source, queue_pair, psn, syndrome):
+        # The upper three bits: 0 ACK, 1 RNR NAK, 3 NAK with a code below.
         if syndrome >> 5 == 1:
             self.naks[source, NOT_READY] += 1
             self.not_ready[source, queue_pair] = psn

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # Owns the tests of our soft-RoCE against Linux's: the same programs on our device and in a guest
 # with rdma_rxe, each side in either role, over a network that may lose and disorder.
+#
+# Three things decide whether a job is right: how both programs end, what they say, and what an
+# independent reader (frames.py) finds in a capture at the guest's port. The jobs are in cases.py.
 """usage: interop.py WEFT PROGRAMS [--kernel K] [--loss P] [-k REGEX] [--list] [--keep FILE]
 
 PROGRAMS is the folder with weft_verbs_data and weft_verbs_peers (build/release/tests/conformance).
@@ -29,9 +32,12 @@ from cases import all_cases  # pylint: disable=wrong-import-position
 
 HERE = Path(__file__).resolve().parent
 
+# QEMU's name for this machine in the network that it makes for TCP.
 HOST_SEEN_BY_GUEST = "10.0.2.2"
 PATIENCE = 100  # seconds for a client; a guest that QEMU translates is slow
+# A job is run again only where a frame was counted as lost (LastWordLost).
 ATTEMPTS = 3
+# So that a guest without a core for a moment is not taken for dead; see Network.
 SHORTEST_TIMEOUT = 250  # milliseconds, of our device
 GRACE = 30  # seconds for one side when the other has ended
 # NAKs that any job may bring about: a receive comes late, a packet gets lost.
@@ -54,6 +60,7 @@ class LastWordLost(Failure):
     because the guest was slow: weft counts both, and without such a count it is a failure."""
 
 
+# Free when they were asked for. All are open at the same time, so no two are the same.
 def free_ports(count):
     sockets = [socket.socket() for _ in range(count)]
     for one in sockets:
@@ -125,6 +132,8 @@ class Ours:
             raise Failure("our server does not listen")
 
     @staticmethod
+    # The preload library names a descriptor so while a program listens by rdma_cm, because no table
+    # of the kernel shows it.
     def has_sign(group):
         for folder in Path("/proc").glob("[0-9]*"):
             try:
@@ -163,6 +172,8 @@ listens_by_rdma_cm() { [[ $(rdma resource show cm_id) == *"state LISTEN"* ]]; }
 
     def __init__(self, network, kernel, forwards, capture, host="h2"):
         self.number = 0
+        # The guest sees this machine's root, so that its programs are those of this machine;
+        # --outside gives it a second NIC, for TCP.
         words = [network.weft, "softroce", "vm", "--network", network.name, "--host", host,
                  "--kernel", kernel, "--root", "/", "--memory", "640", "--outside", "--capture",
                  str(capture)]
@@ -181,6 +192,7 @@ listens_by_rdma_cm() { [[ $(rdma resource show cm_id) == *"state LISTEN"* ]]; }
 
     def say(self, line):
         try:
+            # The guest's shell reads its commands here, one line after the other.
             self.process.stdin.write(line.encode() + b"\n")
             self.process.stdin.flush()
         except BrokenPipeError:
@@ -201,6 +213,7 @@ listens_by_rdma_cm() { [[ $(rdma resource show cm_id) == *"state LISTEN"* ]]; }
         self.said = self.END.sub(self.take_end, self.said + data)
         return True
 
+    # What was said before the mark; None if it does not come in time.
     def hear_until(self, mark, limit):
         end = time.monotonic() + limit
         while mark not in self.said:
@@ -223,6 +236,8 @@ listens_by_rdma_cm() { [[ $(rdma resource show cm_id) == *"state LISTEN"* ]]; }
     def start(self, command):
         self.number += 1
         job = self.number
+        # The job goes on in the background; its number is in the name of its output and of its
+        # process.
         self.run(f"({{ {command}; }} >/tmp/interop/{job} 2>&1; say_end {job} $?) & pid_{job}=$!",
                  60)
         return job
@@ -240,6 +255,7 @@ listens_by_rdma_cm() { [[ $(rdma resource show cm_id) == *"state LISTEN"* ]]; }
         return code, self.run(f"text_of /tmp/interop/{job}; printf %s \"$text\"", 60)[1]
 
     def kill(self, job):
+        # The children of the job's shell; that shell then tells of the end.
         self.run(f"pkill -KILL -P $pid_{job}; true", 60)
 
     def wait_until_it_listens(self, job, port):
@@ -275,6 +291,7 @@ class Network:
         runtime = folder / "run"
         runtime.mkdir(mode=0o700)
         self.env = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
+        # Set where this test itself runs under `weft run`: it would lead to that network.
         self.env.pop("WEFT_SOCKET", None)
         # A guest without a core for half a second is not dead, but stock pingpongs give up then.
         self.env["WEFT_SHORTEST_TIMEOUT"] = str(SHORTEST_TIMEOUT)
@@ -294,6 +311,7 @@ class Network:
                        capture_output=True)
 
 
+# One has not ended, or has given up, and the other one has what it wanted.
 def is_last_word_lost(code, server_code, said, server_said):
     if code is None or server_code is None:
         return 0 in (code, server_code)
@@ -310,6 +328,7 @@ class Suite:
         self.lossy = options.loss > 0
         self.guest = None
         try:
+            # A port that was just used may not be free yet in the guest, so four take turns.
             self.ports = {"guest": free_ports(4)}
             self.turn = 0
             self.guest = Guest(self.network, options.kernel, self.ports["guest"], capture)
@@ -318,6 +337,7 @@ class Suite:
                 self.network.command("fault", self.network.name,
                                      f"link: h1-*, loss: {options.loss}, reordering: 0.01, "
                                      "reorder_delay: 200us, duplication: 0.005")
+            # The guest stands beside the NICs of the second host, hence 101.
             self.ip = {"ours": "10.77.1.1", "Linux": "10.77.2.101"}
             self.ip6 = {name: ip6_of(address) for name, address in self.ip.items()}
             self.dev = {"ours": "rxe_0", "Linux": "rxe_0"}
@@ -329,6 +349,7 @@ class Suite:
             self.end()
             raise
 
+    # Which index a GID has depends on the kernel, so each side is asked.
     def gid_indices(self, side):
         job = side.start("cd /sys/class/infiniband/rxe_0/ports/1/gids && grep -H . [0-3]")
         said = side.wait(job, 60)[1]
@@ -357,6 +378,7 @@ class Suite:
     def run(self, case, server, client):
         self.turn += 1
         if server is self.guest:
+            # A port of the guest is forwarded from this machine's loopback address.
             port, tcp = self.ports["guest"][self.turn % 4], "127.0.0.1"
         else:
             port, tcp = free_ports(1)[0], HOST_SEEN_BY_GUEST
@@ -422,6 +444,7 @@ class Suite:
         account = frames.account_of(self.capture.new_frames())
         self.account.take_in(account)
         wrong = [f"ICRC wrong in a frame: {frame}" for frame in account.wrong_icrc[:5]]
+        # Addresses of the server: a refusal is the server's to give.
         theirs = {self.ip[server.name], self.ip6[server.name],
                   ip6_of(self.ip[server.name], "fe80::")}
         for (source, name), count in account.naks.items():

@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 # Owns the test of a mixed network: two hosts with our soft-RoCE, a guest with Linux's, and a host
 # with nothing but a kernel's TCP, on one leaf-spine network of which a link fails again and again.
+#
+# All jobs run at the same time and must end well, whatever is lost: the modelled network carries
+# four kinds of senders at once, and trouble in it must look like loss to each of them and never
+# like damage.
 """usage: mixed.py WEFT PROGRAMS [--kernel K] [--keep FILE]
 
 PROGRAMS is the folder with weft_verbs_data. Needs no root, but a network namespace of its own, in
@@ -27,6 +31,7 @@ import interop  # pylint: disable=wrong-import-position
 FABRIC = interop.HERE.parent / "conformance" / "fabrics" / "four_leaves.yaml"
 GUEST, TAP, TAP_DEVICE = "10.77.3.101", "10.77.4.101", "weft-cable"
 TCP_PORT = 7000
+# Long enough that several links fail meanwhile.
 TCP_BYTES = 40_000_000
 PATIENCE = 240
 
@@ -51,6 +56,7 @@ class Stream(threading.Thread):
 
     def __init__(self):
         super().__init__()
+        # Digests of what was sent and what came back: neither is kept.
         self.sent, self.back, self.wrong = hashlib.sha256(), hashlib.sha256(), None
         self.seconds = 0.0
 
@@ -65,6 +71,7 @@ class Stream(threading.Thread):
     def talk(self):
         with socket.create_connection((GUEST, TCP_PORT), 60) as peer:
             peer.settimeout(PATIENCE)
+            # Both directions at once, or both ends would wait with full buffers.
             reader = threading.Thread(target=self.listen, args=(peer,))
             reader.start()
             block = os.urandom(1 << 16)
@@ -104,6 +111,7 @@ class Trouble(threading.Thread):
                 leaf_links = [link for link in now
                               if link.startswith("tor") and "spine" in link]
                 for leaf in sorted({link.split("->")[0] for link in leaf_links}):
+                    # By bytes since the last look: a link that carries nothing would show nothing.
                     busiest = max((link for link in leaf_links if link.startswith(leaf + "->")),
                                   key=lambda link: now[link] - self.before.get(link, 0))
                     if now[busiest] > self.before.get(busiest, 0) and not self.over.is_set():
@@ -125,6 +133,7 @@ def start_all(network, guest, programs):
     one, two = interop.Ours(network, "h1"), interop.Ours(network, "h2")
     port = interop.free_ports(1)[0]
     data = f"WEFT_VERBS_TIMEOUT=18 {programs}/weft_verbs_data {port}"
+    # -V compares every byte that comes back.
     rping = "rping -V -C 600 -S 20000 -p"
     echo = guest.start(f"/usr/bin/python3 -I -S {write_echo(guest)}")
     guest.wait_until_it_listens(echo, TCP_PORT)
@@ -169,6 +178,7 @@ def wait_for_all(jobs, stream):
 
 
 def play(options, folder):
+    # In a namespace of its own, so that the tap needs no root.
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     capture = folder / "mixed.pcap"
     network = interop.Network(options.weft, folder, [
@@ -194,6 +204,7 @@ def play(options, folder):
             guest.end()
         network.down()
     account = frames.account_of(frames.Capture(capture).new_frames())
+    # If no frame was lost at a link that failed, nothing was shown, and the test says so.
     lost = status["fabric"]["dropped"].get("link_down", 0)
     print(f"{seconds:.0f} s; {TCP_BYTES} bytes of TCP each way in {stream.seconds:.0f} s; failed "
           f"for 0.3 s at a time: {', '.join(sorted(trouble.failed)) or 'nothing'}; "

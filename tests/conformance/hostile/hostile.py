@@ -1,5 +1,10 @@
 #!/usr/bin/env python3
 # Owns the test of what neighbours that mean no good can do to others: nothing that these notice.
+#
+# One weftd with three hosts. A pair of stock programs measures its latency under four conditions:
+# alone, beside a thousand idle clients, beside neighbours that attack (neighbour.py), and beside
+# neighbours that only use the processor as much. The last one tells what is weftd's fault and what
+# is the scheduler's. Afterwards weftd must hold no more than before.
 """usage: hostile.py WEFT WEFTD STORM   $WEFT_HOSTILE_SECONDS of attacks (5), $WEFT_HOSTILE_SEED"""
 
 import json
@@ -21,6 +26,7 @@ CLIENTS = 1000  # of the control socket, with attach.sock and metrics.sock takin
 HERE = Path(__file__).resolve().parent
 
 
+# With direct rings, or with every frame through it: attacks on the two differ.
 class Weftd:
     def __init__(self, weft, weftd, place, name, direct):
         self.weft, self.name = weft, name
@@ -78,6 +84,8 @@ class Weftd:
                 int(re.search(r"VmRSS:\s+(\d+)", self.proc("status"))[1]),
                 self.proc("maps").count("\n"))
 
+    # Seconds of processor time. Fields 14 and 15 of /proc/PID/stat, counted behind the name, which
+    # may hold spaces.
     def cpu(self):
         fields = self.proc("stat").rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -118,6 +126,8 @@ def latency(weftd, port):
     await_listener(server, port)
     client = weftd.on("h2", *words, "127.77.1.1")
     text = finished("an innocent's ib_send_lat", [client, server], 100)[0]
+    # perftest's columns: size, iterations, and the times: least, most, typical, average, deviation,
+    # 99th and 99.9th percentile.
     figures = re.findall(r"^ *64 +5000 +(.*)$", text, re.MULTILINE)[0].split()
     return float(figures[2]), float(figures[5])
 
@@ -159,6 +169,7 @@ def check_what_is_left(weftd, before, failures):
           f"after: {after[0]}, {after[1]} kB, {after[2]}; now {100 * busy:.1f} % of a core")
     if after[0] > before[0]:
         failures.append("descriptors stayed open")
+    # Kilobytes: the allocator keeps some of what was freed. Mappings: it may have made arenas.
     if after[1] > before[1] + 32 * 1024:
         failures.append("memory was not given back")
     if after[2] > before[2] + 64:
@@ -175,6 +186,7 @@ def attack(victim, weftd, seconds, seed, port, storm):
                  for number in range(ATTACKERS)]
     end, figures = time.monotonic() + seconds, []
     while time.monotonic() < end:
+        # A port of its own each time, since one that was just used may not be free yet.
         figures.append(latency(weftd, port + len(figures) % 50))
         if storm:  # checks every byte and every completion
             innocent = weftd.on("h1", storm, "4", "20", str(seed), "calm")
@@ -257,6 +269,7 @@ def main():
         print("this machine has no ib_send_lat; install perftest to run this test")
         return SKIPPED
     seconds = float(os.environ.get("WEFT_HOSTILE_SECONDS", "5"))
+    # Another one every hour, printed below so that a failure can be repeated.
     seed = int(os.environ.get("WEFT_HOSTILE_SEED", time.strftime("%j%H")))
     print(f"WEFT_HOSTILE_SEED={seed} WEFT_HOSTILE_SECONDS={seconds:g}", flush=True)
     failures = []

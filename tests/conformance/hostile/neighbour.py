@@ -1,5 +1,9 @@
 # Owns a process on a weftd's machine that means no good: it speaks the attach protocol, the ring
 # layout, the bells and the control socket by hand, and wrongly.
+#
+# Attacks are drawn by lot from a seed. None of weft's code is used, because that code would refuse
+# most of this; only the numbers that the protocol begins with are read from its header, so that
+# weftd listens to what follows.
 """usage: neighbour.py DIRECTORY SECONDS SEED   (of weftd's sockets; ends by itself)"""
 
 import array
@@ -21,11 +25,15 @@ ROOT = Path(__file__).resolve().parents[3]
 PROTOCOL = (ROOT / "emu/attach/protocol.hpp").read_text()
 MAGIC = int(re.search(r"kAttachMagic = (0x[0-9a-fA-F]+)", PROTOCOL)[1], 16)
 VERSION = int(re.search(r"kAttachVersion = (\d+)", PROTOCOL)[1])
+# Types of messages, and below the layout of an attach request (emu/attach/protocol.hpp).
 ATTACH, DESCRIBE, TAP, SERVICE, GROUP, LOCATE = 1, 2, 8, 10, 12, 14
 REQUEST = "<IHH32sIIIIII"
 SRD, ROCE = 0xEF00, 4791  # UDP ports
+# Of srd/io/spsc_ring.hpp: the ring's header, where in a record the frame begins, and the cells that
+# records are rounded up to.
 HEADER, FRAME_OFFSET, CELL = 512, 22, 64
 HOSTS = (b"h1", b"h2", b"h3")
+# Numbers at which lengths and indices break: around a cell, a page, a ring, a sign, an overflow.
 WORDS = (0, 1, 2, 63, 64, 65, 127, 128, 4095, 9001, 1 << 14, 1 << 20, 1 << 31, 0x7FFFFFFF,
          0xFFFFFFFE, 0xFFFFFFFF)
 LONGS = (0, 1, 63, 64, 1 << 20, 1 << 21, 1 << 31, 1 << 32, 1 << 62, 1 << 63, (1 << 64) - 1)
@@ -52,6 +60,7 @@ class Place:
         self.address = data[20:24]
         self.attachment, self.life = struct.unpack_from("<II", data, 24)
         size = os.fstat(self.fds[0]).st_size
+        # The memory holds two rings, one for each direction.
         self.capacity = size // 2 - HEADER
         self.memory = mmap.mmap(self.fds[0], size)
         self.up = HEADER + self.capacity  # where the ring to weftd begins
@@ -86,6 +95,7 @@ class Place:
         socket.socket(fileno=os.dup(self.fds[1])).send(b"!", socket.MSG_DONTWAIT)
 
 
+# A whole and good frame around any packet: what is wrong in it was put there on purpose.
 def frame_of(source, destination, packet, port=SRD):
     udp = struct.pack(">HHHH", 0xF000, port, 8 + len(packet), 0)
     header = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 28 + len(packet), 0, 0x4000, 64, 17, 0, source,
@@ -128,6 +138,7 @@ class Neighbour:
 
     def keep(self, what):
         self.kept.append(what)
+        # So many connections lie about at a time, old and new.
         while len(self.kept) > 40:
             self.kept.pop(self.rng.randrange(len(self.kept))).close()
 
@@ -158,6 +169,7 @@ class Neighbour:
         connection = self.connect("attach.sock", socket.SOCK_SEQPACKET)
         for _ in range(self.rng.choice((1, 1, 2, 10))):
             fds = self.descriptors() if self.rng.random() < 0.5 else []
+            # 27 times nine or ten is more than a message may carry.
             many = fds * self.rng.choice((0, 1, 1, 27))
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", many))]
             try:
@@ -174,6 +186,7 @@ class Neighbour:
                                      array.array("i", [connection.fileno()]))])
         connection.close()
 
+    # Many connections at once, some of which say something before they go.
     def storm(self):
         name, kind = self.rng.choice((("attach.sock", socket.SOCK_SEQPACKET),
                                       ("control.sock", socket.SOCK_STREAM),
@@ -185,6 +198,7 @@ class Neighbour:
         for connection in connections:
             connection.close()
 
+    # Commands, good and bad, whole and in part; answers are mostly not read.
     def control(self):
         lines = (b'{"v":1,"cmd":"status"}', b'{"v":1,"cmd":"counters"}', b'{"v":1,"cmd":"metrics"}',
                  b'{"v":1,"cmd":"impair"}', b'{"v":1,"cmd":"heal","fault":-1}', b"[" * 50_000,
@@ -215,6 +229,7 @@ class Neighbour:
         place = Place(self, flags=self.rng.choice((0, 1, 2, 3)))
         for _ in range(self.rng.randint(1, 200)):
             source = place.address if self.rng.random() < 0.7 else self.address()
+            # Lives just before and after its own, as a restarted process would have, and far away.
             life = (place.life + self.rng.choice((-1, 0, 0, 1, 100, 1 << 20, 1 << 31))) % (1 << 32)
             owner = self.rng.choice((place.attachment, self.rng.randint(0, 40)))
             packet = struct.pack(">BBBBH", 1, self.rng.choice((1, 2, 3, 4, 5, 16, 17, 18, 255)),
@@ -306,11 +321,13 @@ class Neighbour:
             at = place.up + HEADER + self.rng.randrange(0, max(place.at, 64))
             place.memory[at:at + 4] = struct.pack("<I", self.rng.choice(WORDS))
 
+    # The ring's indices and flags, and the lengths of records, in both directions.
     def ring_words(self):
         place = Place(self, ring_bytes=self.rng.choice((0, 1, 1 << 14, 1 << 17, 0xFFFFFFFF)))
         for _ in range(self.rng.randint(1, 30)):
             base = self.rng.choice((0, place.up))
             struct.pack_into("<Q", place.memory, base, self.rng.choice(LONGS))
+            # The words at 0, 128 and 256 are `consumed`, `asleep` and `notice`.
             struct.pack_into("<I", place.memory, base + 128, self.rng.choice((0, 1, 0xFFFFFFFF)))
             struct.pack_into("<I", place.memory, base + 256, self.rng.choice((0, 1, 0xFFFFFFFF)))
             at = base + HEADER + self.rng.randrange(place.capacity // CELL) * CELL
@@ -327,6 +344,7 @@ class Neighbour:
         place.ring()
         self.keep(place)
 
+    # A bell is a socket by which one side wakes the other.
     def bells(self):
         place = Place(self)
         bell = socket.socket(fileno=os.dup(place.fds[1]))
@@ -363,6 +381,7 @@ class Neighbour:
         ctypes.CDLL(None).fallocate(memory, 3, ctypes.c_long(0),  # punch a hole, keep the size
                                     ctypes.c_long(self.rng.choice((4096, 1 << 20))))
 
+    # As a process that comes back after weftd's restart, in another's name.
     def pretended_return(self):
         Place(self, attachment=self.rng.randint(1, 300),
               life=self.rng.choice((1, 0xFFFFFFFF, int(time.time() * 10) % (1 << 32)))).close()
@@ -373,6 +392,7 @@ class Neighbour:
             place.put(bytes(64))
             place.close()
 
+    # Processes that end in the middle of it, or stop for ever with a place and a full ring.
     def dying_and_stopped(self):
         child = os.fork()
         if child == 0:
@@ -419,6 +439,7 @@ class Neighbour:
             count = self.counts.setdefault(attack.__name__, {"done": 0, "refused": 0})
             count[outcome] += 1
             self.check_itself()
+            # Else it would be a test of the scheduler.
             time.sleep(0.002)
         for child in self.children:
             self.reap(child)
