@@ -1,4 +1,7 @@
 // Owns processes on a weftd of a test's own, and the packets between them.
+//
+// weftd runs in a child; its processes are attachments of this one, which is enough for weftd, as
+// it knows processes by their connections.
 #pragma once
 
 #include <gtest/gtest.h>

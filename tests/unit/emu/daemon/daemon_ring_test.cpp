@@ -1,5 +1,9 @@
 // Owns what becomes of rings, direct ones above all, when many want them, and when those at the
 // other end die, stop or cheat.
+//
+// `start(false)`: every frame goes through weftd. `start(true)`: two processes that talk get a ring
+// between them, which weftd hands out and takes back. An Intruder is a process that has attached
+// properly and then writes into its rings by hand.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -19,6 +23,8 @@
 namespace weft::daemon {
 namespace {
 
+// A bell is a socket: a weftd that rang it in a blocking way would stop when it is full, and the
+// owner of the other end may make it blocking.
 TEST_F(DaemonTest, ABellThatNobodyReadsDoesNotBlockWeftd) {
   start(false);
   auto a = join("h1");
@@ -64,6 +70,7 @@ TEST_F(DaemonTest, GarbageThatStaysInARingIsNoWorkForEver) {
 TEST_F(DaemonTest, AFloodWrittenByHandTakesTheMemoryThatTheNetworkMay) {
   constexpr std::size_t kMost = std::size_t{512} << 20;  // of the network, one sender's is half
   constexpr std::size_t kPacket = 4000;
+  // As many as would fill the whole of it: twice what one sender may have inside.
   constexpr std::size_t kFrames = kMost / kPacket;
   DaemonOptions options;
   options.directory = directory_;
@@ -71,6 +78,7 @@ TEST_F(DaemonTest, AFloodWrittenByHandTakesTheMemoryThatTheNetworkMay) {
   const fabric::NodeId middle = topology.add_switch("sw");
   for (const char* host : {"h1", "h2"}) {
     topology.connect(topology.add_host(host), middle,
+                     // So long that no frame leaves the network during the test.
                      {.rate = Rate::gbps(400), .delay = std::chrono::minutes{5}});
   }
   options.topology = topology;
@@ -114,7 +122,9 @@ TEST_F(DaemonTest, AFloodWrittenByHandTakesTheMemoryThatTheNetworkMay) {
            kFrames;
   })) << now;
   EXPECT_GT(now["counters"]["dropped"]["network_full"].get<std::size_t>(), kFrames / 4);
+  // Half for the frames, and 64 MiB for what is kept of each.
   EXPECT_LE(std::max(most, weftd_->resident()) - before, kMost / 2 + (std::size_t{64} << 20));
+  // It would be minutes in coming to an end.
   EXPECT_EQ(weftd_->kill(SIGKILL), SIGKILL);
 }
 
@@ -164,6 +174,7 @@ TEST_F(DaemonTest, AFloodedBellSilencesNobodyElses) {
   ASSERT_TRUE(weftd_->alive());
 }
 
+// From then on weftd counts none of their frames.
 TEST_F(DaemonTest, GivesTwoLocalProcessesADirectRing) {
   start(true);
   auto a = join("h1");
@@ -183,6 +194,7 @@ TEST_F(DaemonTest, GivesTwoLocalProcessesADirectRing) {
   EXPECT_EQ(status()["counters"]["frames"].get<int>(), before);
 }
 
+// The child is a real process, so that its end is noticed as ends are: by a socket.
 TEST_F(DaemonTest, AKilledProcessLeavesAndItsPeersLoseTheRing) {
   start(true);
   auto a = join("h1");
@@ -240,6 +252,7 @@ TEST_F(DaemonTest, OfThoseWhoDieAtOnceNoRingsStay) {
   }));
 }
 
+// Those that find no room for a ring go on through weftd.
 TEST_F(DaemonTest, MorePeersThanAProcessHasRoomForReachItAllTheSame) {
   start(true);
   auto a = join("h1");
@@ -303,6 +316,8 @@ TEST_F(DaemonTest, WhoTakesThePlaceOfADeadOneIsReadAsWell) {
   }
 }
 
+// Two rings with a thousand packets and four with one: within four bursts of the reader all must
+// have had their turn.
 TEST_F(DaemonTest, AFloodStarvesNobody) {
   start(true);
   auto a = join("h1");
@@ -340,6 +355,7 @@ TEST_F(DaemonTest, AFloodStarvesNobody) {
   EXPECT_EQ(heard, (std::set<std::uint32_t>{0, 2, 3, 4, 5}));
 }
 
+// Any words over the whole memory, with sensible lengths among them, so that weftd reads on.
 TEST_F(DaemonTest, GarbageInARingHurtsOnlyItsOwner) {
   start(false);
   auto a = join("h1");
@@ -359,6 +375,8 @@ TEST_F(DaemonTest, GarbageInARingHurtsOnlyItsOwner) {
   }
 }
 
+// Its ring fills up; frames for it must then be dropped, since they stand in the sender's ring
+// before those for others.
 TEST_F(DaemonTest, AProcessThatNeverReadsBlocksNobodyForLong) {
   start(false);
   auto a = join("h1");
@@ -418,6 +436,7 @@ TEST_F(DaemonTest, AProcessThatReadsSlowlySlowsNobodyElse) {
     heard += rounds(std::chrono::milliseconds{5});
     undisturbed += rounds(std::chrono::milliseconds{5}, false);
   }
+  // At least a twentieth: without care nothing would be heard at all.
   EXPECT_GT(20 * heard, undisturbed);
 }
 
@@ -450,6 +469,7 @@ TEST_F(DaemonTest, AStoppedPeerBlocksNobodyElse) {
   }));
   ::kill(child, SIGSTOP);
   srd::TxPacket flood = packet(*a, *c, 1, 1000);
+  // To the child, whose place is known here by its number only.
   flood.header[srd::wire::kDestinationAttachmentOffset + 1] = std::byte{id};
   EXPECT_TRUE(eventually([&] {
     for (int i = 0; i < 100; ++i) {

@@ -94,6 +94,7 @@ TEST_F(RoceTest, AProcessHasTheQueuePairNumbersOfItsProtocol) {
 TEST_F(RoceTest, AProtocolThatNobodyKnowsIsRefused) {
   start(false);
   srd::NetworkProtocol unknown = srd::kNetworkProtocol<wire::RoceCodec>;
+  // The port by which the protocol's frames would be known.
   unknown.udp_port = 4242;
   const auto other = join_as("h1", unknown);
   ASSERT_FALSE(other);
@@ -116,6 +117,7 @@ TEST_F(RoceTest, PacketsArriveAsTheirSenderAskedFor) {
       wire::Datagram datagram;
       ASSERT_EQ(wire::parse_datagram(frame, datagram), wire::DatagramFault::none);
       EXPECT_EQ(datagram.header.source, one->address);
+      // DSCP 26 and ECN-capable (ECT(0)).
       EXPECT_EQ(datagram.header.traffic_class, 26U << 2 | 2U);
       EXPECT_EQ(datagram.header.hop_limit, 7);
       EXPECT_EQ(datagram.header.source_port, 0xC000 | 0x1234);
@@ -179,6 +181,7 @@ TEST_F(RoceTest, WhoHasAnAddress) {
     EXPECT_TRUE(one->services->may_exist(address)) << srd::to_text(address);
   }
   EXPECT_TRUE(one->services->may_exist(one->address));
+  // Of other networks, of no NIC, of another prefix, of the machine itself.
   for (const char* const nobody : {"10.1.2.3", "fe80::1", "2001:db8::1", "127.0.0.1"}) {
     EXPECT_FALSE(one->services->may_exist(*srd::parse_address(nobody))) << nobody;
   }
@@ -195,6 +198,7 @@ class GroupTest : public RoceTest {
     attach::Attachment to;
     srd::TxPacket packet = packet_to(to, qpn);
     packet.to = group;
+    // Which of its own addresses it speaks from, counted from 1: one of the same kind as the group.
     packet.source = group.is_v4() ? 1 + 1 : wire::kIpv6Gid + 1;
     return packet;
   }
@@ -225,6 +229,7 @@ class GroupTest : public RoceTest {
   }
 };
 
+// With direct rings on: a group's packets must not go by the ring of one of its members alone.
 TEST_F(GroupTest, MembersHearAndOthersDoNot) {
   start(true);
   auto sender = join_roce("h1");
@@ -270,6 +275,7 @@ TEST_F(GroupTest, OnlyGroupsAreJoinedAndOnlySoMany) {
   EXPECT_TRUE(eventually([&] { return status()["counters"]["dropped"]["malformed"] == 2; }));
   EXPECT_TRUE(is_quiet(*other));
   std::size_t joined = 1;
+  // More than enough to find the limit, and an end if there is none.
   for (srd::Address next = group6_; joined < 3 * Groups::kMaxOfAProcess; ++joined) {
     next.bytes[14] = static_cast<std::byte>(joined >> 8);
     next.bytes[15] = static_cast<std::byte>(joined);
@@ -450,11 +456,13 @@ TEST_F(ManagementTest, ARequestForNobodyIsRefused) {
   EXPECT_EQ(answer.kind, wire::CmKind::reject);
   EXPECT_EQ(answer.transaction, 5U);
   EXPECT_EQ(answer.remote_id, id_of(*one, 9));
+  // Invalid service ID, as Linux says where nobody listens.
   EXPECT_EQ(answer.reason, 8);
   send(*one, *other, request(*one, wire::CmKind::sidr_request));
   answer = next_message(*one);
   EXPECT_EQ(answer.kind, wire::CmKind::sidr_reply);
   EXPECT_EQ(answer.local_id, id_of(*one, 9));
+  // SIDR's way to say it.
   EXPECT_EQ(answer.status, 1);
 }
 
@@ -481,6 +489,7 @@ TEST_F(ManagementTest, AGoodByeToAProcessThatHasGoneIsAnswered) {
   EXPECT_EQ(answer.remote_id, message.local_id);
 }
 
+// And others have theirs all the same.
 TEST_F(ManagementTest, AProcessHasOnlySoManyServices) {
   start(false);
   auto one = join_roce("h1");
@@ -505,6 +514,7 @@ TEST_F(ManagementTest, TwoEndsInOneProcessMeet) {
   EXPECT_EQ(next_message(*one).kind, wire::CmKind::request);
 }
 
+// For queue pair 1, and no message of connection management.
 TEST_F(ManagementTest, NonsenseReachesNobody) {
   start(false);
   auto one = join_roce("h1");

@@ -91,6 +91,7 @@ class Weftd {
     std::size_t present = 0;
     std::size_t shared = 0;
     EXPECT_TRUE(statm >> whole >> present >> shared);
+    // statm counts pages.
     return (present - shared) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   }
 

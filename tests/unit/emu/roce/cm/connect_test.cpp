@@ -1,4 +1,8 @@
 // Owns the life of connections: what both ends hear, in which order, and what is sent again.
+//
+// Host 1 is the active side, host 0 listens. Kinds of messages are the numbers that Linux gives
+// them: 0x10 REQ, 0x11 MRA, 0x12 REJ, 0x13 REP, 0x14 RTU, 0x15 DREQ, 0x16 DREP. Times are Linux's
+// as well, which programs know: 4.096 us x 2^n.
 #include <gmock/gmock.h>
 
 #include "tests/unit/emu/roce/cm/world.hpp"
@@ -10,6 +14,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
 
+// Of both sides, in the order in which they left.
 std::vector<std::uint16_t> kinds_sent(const World& world) {
   std::vector<std::uint16_t> kinds;
   for (const auto& message : world.sent) {
@@ -47,6 +52,8 @@ TEST(Connect, BothEndsHearWhatLinuxTells) {
   EXPECT_EQ(request.parameters.qpn, 0x12U);
   EXPECT_EQ(request.parameters.responder_resources, 5);  // seen from here
   EXPECT_EQ(request.parameters.initiator_depth, 3);
+  // A program gets the whole field of the message, whatever part of it was used: 56 bytes of a
+  // request, 196 of a reply, 148 of a rejection.
   EXPECT_EQ(request.parameters.data.size, 56);
   EXPECT_EQ(request.parameters.data.bytes[0], std::byte{42});
   const Connection& passive = world.managers[0]->look(request.connection);
@@ -73,6 +80,7 @@ TEST(Connect, BothEndsHearWhatLinuxTells) {
   EXPECT_THAT(kinds_sent(world), ElementsAre(0x10, 0x13, 0x14));
 }
 
+// What rdma_cm hands to ibv_modify_qp() at both ends, which must fit together.
 TEST(Connect, QueuePairsExpectEachOthersNumbers) {
   World world(2);
   const Connected both = connect(world, world.listener(0));
@@ -155,6 +163,7 @@ TEST(Connect, NobodyListens) {
                                              0x12, 0x10, 0x12, 0x10, 0x12, 0x10, 0x12, 0x10, 0x12));
   const Event event = world.next(1);
   EXPECT_EQ(event.kind, EventKind::rejected);
+  // Invalid service ID, of the specification's table of reasons.
   EXPECT_EQ(event.status, 8);
 }
 
@@ -198,6 +207,7 @@ TEST(Connect, TheProgramRejects) {
   ASSERT_EQ(world.managers[0]->reject(world.now, request.connection, Reason::consumer, data), 0);
   const Event event = world.next(1);
   EXPECT_EQ(event.kind, EventKind::rejected);
+  // Consumer reject.
   EXPECT_EQ(event.status, 28);
   EXPECT_EQ(event.parameters.data.size, 148);
   EXPECT_EQ(event.parameters.data.bytes[0], std::byte{7});
@@ -219,6 +229,7 @@ void expect_one_rejection(World& world, std::chrono::seconds wait) {
   EXPECT_EQ(world.next(1).status, 28);
 }
 
+// When the request comes again, by a manager that has forgotten the connection.
 TEST(Connect, ALostRejectionIsSaidAgain) {
   World world(2);
   world.fate = LoseFirst{wire::CmKind::reject};
@@ -287,6 +298,8 @@ TEST(Connect, BothEndsMayBeInOneProcess) {
   EXPECT_TRUE(world.sent.empty());
 }
 
+// Only then, because the other program may still have completions to take. Both ids rest for a
+// while before they may be used anew.
 TEST(Disconnect, IsAnsweredWhenTheOtherProgramDisconnects) {
   World world(2);
   const Connected both = connect(world, world.listener(0));
@@ -334,6 +347,7 @@ TEST(Disconnect, BothAtOnce) {
   EXPECT_TRUE(world.heard[1].empty());
 }
 
+// Linux does so for programs that end without a word.
 TEST(Disconnect, AnIdThatIsDestroyedSaysGoodBye) {
   World world(2);
   const Connected both = connect(world, world.listener(0));
@@ -341,6 +355,8 @@ TEST(Disconnect, AnIdThatIsDestroyedSaysGoodBye) {
   EXPECT_EQ(world.next(0).kind, EventKind::disconnected);
 }
 
+// A queue pair of one host can have one connection only: another request that names it proves that
+// the first one's process is gone. Reason 10 is a stale connection.
 TEST(Disconnect, APeerThatHasGoneIsNoticedWhenItComesAgain) {
   World world(2);
   const Handle listener = world.listener(0);
@@ -378,6 +394,7 @@ TEST(Destroy, TakesUnheardRequestsAlong) {
   EXPECT_TRUE(world.heard[0].empty());
 }
 
+// Reason 4: the requester has given up.
 TEST(Destroy, OfARequestThatNobodyAnsweredTellsThePeer) {
   World world(2);
   (void)world.listener(0);
@@ -439,6 +456,7 @@ TEST(Sidr, IsRefused) {
   ASSERT_EQ(world.managers[1]->connect(world.now, first, parameters_of(1)), 0);
   Event event = world.next(1);
   EXPECT_EQ(event.kind, EventKind::unreachable);
+  // SIDR's own table: 1 is no such service, 2 a refusal.
   EXPECT_EQ(event.status, 1);
   (void)world.listener(0, 8, PortSpace::udp);
   const Handle second = world.routed(1, 0, PortSpace::udp);

@@ -16,7 +16,6 @@ namespace weft::roce::cm {
 
 inline constexpr std::uint16_t kTestPort = 7174;
 
-// All ports are free, but for those that a test takes.
 // Grants all services but those that a test has given away, and notices claims that are made twice
 // or never given back.
 struct OpenClaims final : ServiceClaims {
@@ -34,6 +33,7 @@ struct OpenClaims final : ServiceClaims {
   std::set<std::uint64_t> own;
 };
 
+// All hosts can be reached but one.
 struct OpenReachability final : Reachability {
   [[nodiscard]] int reach(const srd::Address& /*source*/,
                           const srd::Address& destination) const override {
@@ -52,6 +52,7 @@ inline Config config_of(std::size_t host) {
   config.nics.push_back(
       {.guid = 0x505400FFFE000001U + host, .attachment = static_cast<std::uint8_t>(host + 1)});
   config.addresses.push_back({address_of(host), 0, 1});
+  // Sequence and transaction numbers are drawn by it, so a run can be repeated.
   config.seed = 77 + host;
   return config;
 }
@@ -85,6 +86,7 @@ class World {
       for (const auto& manager : managers) {
         next = std::min(next, manager->next_timeout());
       }
+      // Messages under way, and deadlines of managers: whatever comes first.
       if (next > end || next == kNever) {
         break;
       }
@@ -109,6 +111,7 @@ class World {
   Event next(std::size_t host) {
     settle();
     if (heard[host].empty()) {
+      // Longer than a message needs, shorter than one takes to be sent again.
       run_for(std::chrono::seconds{3});
     }
     Event event;

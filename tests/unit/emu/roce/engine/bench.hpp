@@ -1,4 +1,7 @@
 // Owns one engine whose peer is the test: packets are made by hand, and what leaves is looked at.
+//
+// So a test can be a peer that no engine of ours would be: early, late, silent, wrong. Whether two
+// engines understand each other is asked elsewhere (tests/sim/roce_swarm_test.cpp).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,6 +17,7 @@ namespace weft::roce {
 
 using namespace std::chrono_literals;
 
+// What the peer is called, and the domain that all keys belong to.
 constexpr std::uint32_t kPeerQpn = 0x77;
 constexpr std::uint32_t kDomain = 5;
 constexpr std::uint32_t kRqPsn = 0xFFFFFE;  // wraps in every test
@@ -42,7 +46,10 @@ class Bench {
     attributes.access = kAllAccess;
     attributes.qkey = 0x1234;
     attributes.address.destination = host(2);
+    // 256 bytes, the smallest: a message of several packets is short.
     attributes.path_mtu = 1;
+    // 4.096 us x 2^14: 67 ms, what programs usually ask for. 7 retries, where 7 of receivers that
+    // are not ready means for ever; and 12 stands for 0.64 ms between those.
     attributes.timeout = 14;
     attributes.retry_count = 7;
     attributes.rnr_retry = 7;
@@ -51,6 +58,7 @@ class Bench {
     attributes.destination_qpn = kPeerQpn;
     attributes.max_reads = attributes.max_dest_reads = 4;
     attributes.min_rnr_timer = 12;
+    // Made always, used only where the request names one.
     srq = engine.create_srq(4, 2);
     if (request.srq != kNoSrq) {
       request.srq = srq;
@@ -73,6 +81,7 @@ class Bench {
     return config;
   }
 
+  // In the memory that all keys lead to.
   [[nodiscard]] std::uint64_t address(std::size_t at) const {
     return reinterpret_cast<std::uint64_t>(memory.data() + at);
   }
@@ -94,6 +103,7 @@ class Bench {
     if (state == QpState::init) {
       return;
     }
+    // Which attributes must be given for which step is the specification's table, per type.
     const std::uint32_t connected = kMaskAddress | kMaskPathMtu | kMaskDestQpn | kMaskRqPsn;
     ASSERT_EQ(to(QpState::rtr, (datagram ? 0 : connected) |
                                    (reliable ? kMaskMaxDestReads | kMaskMinRnrTimer : 0)),

@@ -41,6 +41,7 @@ TEST_F(Req, CutsByThePathMtu) {
   EXPECT_EQ(sent[2].packet.immediate, 0xABCDU);
 }
 
+// A whole message in one packet is an Only; 256 bytes still are.
 TEST_F(Req, NamesEachOperation) {
   bench.bring_up();
   const auto operation = [this](WrOpcode opcode, std::uint32_t length) {
@@ -101,6 +102,8 @@ TEST_F(Req, KeepsWhatItGatheredForABurst) {
   }
 }
 
+// As a program sees it that asks for a queue pair: a number that is not acknowledged is still the
+// next one to be sent; "draining" ends with the last acknowledgement.
 TEST_F(Req, TellsHowFarItHasCome) {
   bench.bring_up();
   ASSERT_EQ(bench.send(WrOpcode::write, 600), 0);
@@ -135,6 +138,7 @@ TEST_F(Req, SendsInlineDataAsItWasWhenPosted) {
 // have been asked to open it.
 TEST_F(Req, KeepsToItsWindow) {
   auto config = Bench::default_config();
+  // Packets that may be under way; the default is larger than any message here.
   config.window = 8;
   Bench narrow(QpType::rc, Bench::default_request(), config);
   narrow.bring_up();
@@ -192,6 +196,7 @@ TEST_F(Req, FailsInItsTurn) {
   EXPECT_EQ(bench.completion()->status, WcStatus::flushed);
 }
 
+// Each on a queue pair of its own, because an error ends it. Success would mean that it has left.
 TEST_F(Req, RefusesWhatMakesNoSense) {
   const auto status = [](QpType type, WrOpcode opcode, std::uint32_t length,
                          std::uint8_t max_reads) {
@@ -289,6 +294,7 @@ TEST_F(Req, ExecutesLocalRequestsInTheirTurn) {
   EXPECT_EQ(bench.completion()->status, WcStatus::local_qp_operation);
 }
 
+// A bind has no answer to wait for, and is done at once; its completion is told in order.
 TEST_F(Req, CompletesALocalRequestAfterTheReadBeforeIt) {
   bench.bring_up();
   WorkRequest work;

@@ -18,6 +18,7 @@ using wire::Operation;
 class Resp : public ::testing::Test {
  protected:
   Resp() { bench.bring_up(); }
+  // Behind the first half of the memory, which requests name.
   void post_receive(std::uint32_t length = 1024, std::uint64_t wr_id = 7) {
     const Sge segment = bench.sge(4096, length);
     ASSERT_EQ(bench.engine.post_receive(bench.qpn, wr_id, {&segment, 1}), 0);
@@ -25,6 +26,7 @@ class Resp : public ::testing::Test {
   Bench bench;
 };
 
+// The MSN counts messages that are complete.
 TEST_F(Resp, AcknowledgesASendWithMsnOne) {
   post_receive();
   bench.arrive(bench.request(Operation::send_only, kRqPsn), 5);
@@ -81,6 +83,7 @@ TEST_F(Resp, ChecksForAReceiveBeforeTheLength) {
   EXPECT_EQ(bench.answer(), wire::kNakInvalidRequest);
 }
 
+// A wrong length is said by another NAK than a wrong key.
 TEST_F(Resp, ChecksTheLengthBeforeTheKey) {
   auto packet = bench.request(Operation::write_first, kRqPsn);
   packet.rkey = 0xBAD;
@@ -89,6 +92,7 @@ TEST_F(Resp, ChecksTheLengthBeforeTheKey) {
   EXPECT_EQ(bench.answer(), wire::kNakInvalidRequest);
 }
 
+// By one bit: the index is right and the key is an older one.
 TEST_F(Resp, RefusesABadKey) {
   auto packet = bench.request(Operation::write_only, kRqPsn);
   packet.rkey ^= 1;
@@ -114,6 +118,7 @@ TEST_F(Resp, AsksForNoKeyForNoBytes) {
   EXPECT_EQ(wire::operation_of(response->packet.opcode), Operation::read_response_only);
 }
 
+// An atomic works on eight bytes at a multiple of eight.
 TEST_F(Resp, RefusesAMisalignedAtomic) {
   auto packet = bench.request(Operation::fetch_add, kRqPsn);
   packet.address += 4;
@@ -130,6 +135,7 @@ TEST_F(Resp, RefusesASendLongerThanItsReceive) {
   EXPECT_EQ(bench.state(), QpState::error);
 }
 
+// 300 bytes were announced; 256 and 45 are 301.
 TEST_F(Resp, RefusesAWriteThatIsNotAsLongAsItSays) {
   auto packet = bench.request(Operation::write_first, kRqPsn);
   packet.length = 300;
@@ -244,6 +250,8 @@ TEST_F(Resp, WritesEightBytesAtOnceAndOnce) {
   EXPECT_EQ(bench.memory[8], std::byte{});
 }
 
+// In this order: a good one; not at a multiple of eight; longer than eight; with too few bytes;
+// without the right to write; outside of the memory.
 TEST_F(Resp, RefusesAtomicWritesThatAreNone) {
   const auto answer = [](std::uint64_t offset, std::uint32_t length, std::size_t payload,
                          std::uint32_t access) {
@@ -279,6 +287,8 @@ TEST_F(Resp, ANewAtomicIsAnsweredByWhatItFound) {
   srd::RxPacket rx;
   rx.from = host(2);
   rx.bytes = bytes;
+  // All 2^24 numbers, by writes of no bytes that ask for no answer. The number is written into the
+  // same packet each time: making a new one would take most of the test's time.
   for (std::uint32_t i = 1; i <= kPsnMask; ++i) {
     const std::uint32_t psn = (kRqPsn + i) & kPsnMask;
     for (int byte = 0; byte < 3; ++byte) {
@@ -293,6 +303,7 @@ TEST_F(Resp, ANewAtomicIsAnsweredByWhatItFound) {
   EXPECT_EQ(bench.next()->packet.original, 5U);
 }
 
+// 600 bytes by a path MTU of 256: two whole packets and 88 bytes.
 TEST_F(Resp, AnswersAReadPacketByPacket) {
   bench.memory[0] = std::byte{1};
   auto packet = bench.request(Operation::read_request, kRqPsn);
@@ -366,6 +377,8 @@ TEST_F(Resp, AnswersAReadWhoseMemoryGoesAwayWithANak) {
   EXPECT_FALSE(bench.next());
 }
 
+// A window is a key for a part of a region, which its owner may let the peer take back together
+// with a message.
 TEST_F(Resp, InvalidatesAWindowForASend) {
   const std::uint32_t window = bench.engine.keys().allocate_window(2, kDomain);
   WorkRequest bind;
@@ -404,6 +417,7 @@ TEST_F(Resp, InvalidatesAWindowForASend) {
   EXPECT_EQ(bench.state(), QpState::error);
 }
 
+// Before RTR, from a host that is not the peer, and with another partition key: three strays.
 TEST(RespStates, HearsRequestsFromRtrOnAndOnlyItsPeer) {
   Bench bench;
   bench.bring_up(QpType::rc, QpState::init);
@@ -428,6 +442,8 @@ TEST(RespStates, HearsRequestsFromRtrOnAndOnlyItsPeer) {
   EXPECT_EQ(bench.engine.counters().stray_pkts, 3U);
 }
 
+// The limit is 2: it is told once, when fewer than that are left. The last event says that no more
+// receive of the shared queue belongs to this queue pair.
 TEST(RespShared, TakesFromTheSrqAndTellsOfItsLimitAndItsEnd) {
   auto request = Bench::default_request();
   request.srq = 0;
@@ -450,6 +466,7 @@ TEST(RespShared, TakesFromTheSrqAndTellsOfItsLimitAndItsEnd) {
   EXPECT_EQ(bench.event(), EventType::last_wqe_reached);
 }
 
+// A device with its rings in the program's memory fetches receives only when one is needed.
 TEST(RespShared, AsksItsOwnerBeforeItRefuses) {
   Bench bench;
   bench.bring_up();
@@ -466,6 +483,7 @@ TEST(RespShared, AsksItsOwnerBeforeItRefuses) {
   EXPECT_EQ(bench.completion()->wr_id, 9U);
 }
 
+// The receive stays for the next message that arrives whole.
 TEST(RespUc, DropsTheRestOfAMessageThatLostAPacket) {
   Bench bench(QpType::uc);
   bench.bring_up(QpType::uc);
@@ -504,6 +522,7 @@ TEST(RespUc, AMessageWithoutAReceiveIsTheOnlyOneLost) {
   ASSERT_TRUE(bench.completion());
 }
 
+// Its receive is used anew from the beginning.
 TEST(RespUc, ANewMessageEndsOneThatWasCutShort) {
   Bench bench(QpType::uc);
   bench.bring_up(QpType::uc);

@@ -1,4 +1,7 @@
 // Owns datagrams: keys, the header in front, groups.
+//
+// Of a datagram nobody hears whether it has arrived: what is wrong is dropped and counted, and
+// completes nothing.
 #include <gtest/gtest.h>
 
 #include "tests/unit/emu/roce/engine/bench.hpp"
@@ -9,6 +12,7 @@ namespace {
 class Ud : public ::testing::Test {
  protected:
   Ud() : bench(QpType::ud) { bench.bring_up(QpType::ud); }
+  // With the Q_Key that the bench gives its queue pair.
   wire::Packet datagram(std::uint32_t qkey = 0x1234) const {
     auto packet = bench.request(wire::Operation::send_only_immediate, 9, wire::Transport::ud);
     packet.qkey = qkey;
@@ -23,6 +27,7 @@ class Ud : public ::testing::Test {
   Bench bench;
 };
 
+// The 40 bytes are made for an IPv6 header (GRH); of IPv4 the header is put into the last 20.
 TEST_F(Ud, PutsTheHeaderInFront) {
   post_receive(40 + 8);
   bench.arrive(datagram(), 8);
@@ -95,6 +100,8 @@ TEST_F(Ud, Sends) {
   EXPECT_EQ(bench.completion()->status, WcStatus::success);
 }
 
+// By the specification: such a key in a request stands for the queue pair's own, so that a program
+// cannot send with a privileged one.
 TEST_F(Ud, TakesItsOwnKeyForAKeyWithTheHighestBit) {
   WorkRequest work;
   work.remote_qkey = 0x80000000;
@@ -104,6 +111,7 @@ TEST_F(Ud, TakesItsOwnKeyForAKeyWithTheHighestBit) {
 }
 
 TEST_F(Ud, HearsItsGroups) {
+  // 239.0.0.1.
   srd::Address group = host(1);
   group.bytes[12] = std::byte{239};
   post_receive(64);
