@@ -1,5 +1,7 @@
 // Owns the fuzz target of weft::DeadlineHeap: any sequence of calls agrees with a plain ordered
 // map.
+//
+// 256 indices and 255 deadlines, so that indices meet again and equal deadlines are common.
 #include "srd/base/deadline_heap.hpp"
 
 #include <cstddef>
@@ -24,6 +26,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     auto earliest = weft::kNever;
     std::uint32_t earliest_index = 0;
+    // In the order of indices: of equal deadlines the first one found is the one with the lowest
+    // index, as the heap promises.
     for (const auto& [candidate, when] : model) {
       WEFT_CHECK(heap.deadline_of(candidate) == when);
       if (when < earliest) {

@@ -74,6 +74,7 @@ class Game {
     config.mtu_payload = 256;
     config.paths = 4;
     config.window_packets = 64;
+    // Shorter than one step of time may be, so that an input can make a peer die.
     config.peer_timeout = std::chrono::milliseconds{2};
     config.max_rto = std::chrono::microseconds{500};
     const std::uint8_t choice = tape.byte();
@@ -91,6 +92,7 @@ class Game {
   }
 
   void move() {
+    // Packets most often: what a peer sends is what the engine cannot choose.
     switch (tape_.byte() % 10) {
       case 0:
       case 1:
@@ -114,6 +116,7 @@ class Game {
     }
   }
 
+  // From any of six addresses, of which the engine has room for four.
   void arrive(std::size_t size, std::uint8_t from, bool trimmed) {
     RxPacket packet;
     packet.from = address(from);
@@ -142,12 +145,14 @@ class Game {
     header.common.path = tape_.byte() % 4;
     header.common.source_life = 1 + tape_.byte() % 3;
     header.common.destination_life = tape_.byte() % 3;
+    // Around the numbers with which the engine and its window begin, on both sides of the wrap.
     header.psn = (tape_.byte() % 2 == 0 ? 0xFFFFFFE0 : 0) + tape_.byte();
     header.back = tape_.byte();
     const std::uint32_t length = tape_.byte() * 2U;
     header.payload_length = static_cast<std::uint16_t>(length);
     header.message = (tape_.byte() & 7U) << 12 | (tape_.byte() & 3U);
     header.key = tape_.byte() % 2 == 0 ? key_.value() : tape_.byte();
+    // From a little before the region to far behind it.
     header.remote_address = kAddress - 8 + tape_.byte() * 20U;
     header.message_length = length + tape_.byte() * 8U;
     wire::store(packet_.data(), header);
@@ -199,6 +204,7 @@ class Game {
   void transmit() {
     TxPacket packet;
     for (int n = tape_.byte(); n > 0 && engine_.next_transmit(now_, packet); --n) {
+      // Twice the MTU of 256: more must never leave.
       WEFT_CHECK(packet.size() <= sizeof(wire::DataHeader) + 512);
     }
   }

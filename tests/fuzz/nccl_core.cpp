@@ -122,6 +122,7 @@ class Game {
       turn();
     }
     close_all();
+    // Two seconds: long enough for timeouts to end what is still open.
     for (int i = 0; i < 40; ++i) {
       world_.run_until(world_.now() + std::chrono::milliseconds{50});
       core_->progress(world_.now());
@@ -136,6 +137,7 @@ class Game {
   [[nodiscard]] srd::Engine& victim() { return world_.engine(kVictim); }
   [[nodiscard]] srd::Engine& stranger() { return world_.engine(kStranger); }
 
+  // What either side may do next. The stranger speaks most often.
   void move() {
     switch (tape_.byte() % 12) {
       case 0:
@@ -231,6 +233,8 @@ class Game {
     header.kind = static_cast<std::uint8_t>(1 + below(6));
     header.flags = below(8) == 0 ? tape_.byte() : below(2);
     header.count = static_cast<std::uint8_t>(header.kind == 4 ? 1 + below(9) : 0);
+    // Bits: which of the names, secrets and keys are the right ones. An input that had to guess
+    // them would get nowhere.
     const std::uint8_t hits = tape_.byte();
     header.to_number = (hits & 1) != 0 ? last_.from_number.value() : std::uint16_t{below(4)};
     header.to_nonce = (hits & 2) == 0 ? last_.from_nonce.value() : tape_.word();

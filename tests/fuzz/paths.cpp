@@ -1,4 +1,7 @@
 // Fuzzes the decision which paths belong to the emulation.
+//
+// The preload library sees every path that a program opens. One that it leads elsewhere must lie in
+// the device tree, and what a program is shown afterwards must lead there again.
 #include "integration/preload/paths.hpp"
 
 #include <stdlib.h>

@@ -1,5 +1,7 @@
 // Owns main() of a fuzz target outside of the fuzz preset: feeds it every file of the folders it is
 // given.
+//
+// So the inputs that once found something are tests of every build, with any compiler.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

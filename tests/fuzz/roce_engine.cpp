@@ -29,6 +29,7 @@ EngineConfig config() {
   EngineConfig config;
   config.addresses.resize(1);
   config.first_qpn = 1;
+  // Packets that may be under way: few, so that the window is closed often.
   config.window = 16;
   config.congestion_control = true;
   return config;
@@ -54,6 +55,8 @@ class Game {
   }
 
   void play() {
+    // The first bytes bring queue pairs to where they may send, which an input would hardly find by
+    // itself; a zero leaves the rest as they are.
     for (std::uint32_t number = 1; number <= 3 && tape_.byte() != 0; ++number) {
       const std::uint8_t counts = tape_.byte();
       for (const QpState state : {QpState::init, QpState::rtr, QpState::rts}) {
@@ -75,6 +78,7 @@ class Game {
           receive();
           break;
         case 5:
+          // From nanoseconds to two seconds, by one byte and a power.
           now_ += Duration{std::int64_t{tape_.byte()} << (tape_.byte() % 24)};
           break;
         case 6:
@@ -114,6 +118,7 @@ class Game {
     wire::Packet packet;
     packet.opcode = tape_.byte();
     packet.destination_qpn = qpn();
+    // Around 0, the number with which all queue pairs begin.
     packet.psn = (tape_.byte() - 8U) & kPsnMask;
     packet.ack_request = true;
     packet.address = segment().address;
@@ -129,6 +134,7 @@ class Game {
     bytes.resize(wire::write_headers(packet, bytes.data()));
     const std::size_t headers = bytes.size();
     bytes.resize(headers + payload);
+    // In two pieces, as a ring hands over a frame that wraps.
     arrive(bytes, headers + payload / 2);
   }
   // Anything at all.
@@ -162,6 +168,7 @@ class Game {
     work.bind_address = pieces[0].address;
     work.bind_length = pieces[0].length;
     const std::array<std::byte, 32> data{};
+    // Inline data stands for the pieces.
     const bool is_inline = (work.flags & kInline) != 0;
     open_ += engine_.post_send(qpn(), work, std::span(pieces).first(is_inline ? 0 : 2),
                                is_inline ? std::span(data).first(tape_.byte() % 33)

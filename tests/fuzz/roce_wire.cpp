@@ -1,4 +1,7 @@
 // Owns the fuzz target of what looks at arriving RoCEv2 bytes: datagram and transport packet.
+//
+// What parses must be consistent in itself and survive being written and parsed again: a field that
+// is read from one place and written to another one would be found so.
 #include <algorithm>
 #include <array>
 #include <cstddef>

@@ -26,9 +26,12 @@ namespace net = srd::net;
 using weft::testing::FakePort;
 using Frame = std::vector<std::byte>;
 
+// Room for every answer, and little more.
 constexpr std::size_t kMaxFrame = 600;
 constexpr std::size_t kPorts = 3;
+// Four NICs (two of ours, two of others) by three addresses each.
 constexpr std::size_t kAddresses = 12;
+// Where ICMPv6 begins in a frame without extensions.
 constexpr std::size_t kIcmp = net::kEthernetSize + net::kIpV6Size;
 
 class World {
@@ -39,6 +42,7 @@ class World {
       port = io.get();
       WEFT_CHECK(outside_.add("port", std::move(io), nullptr));
     }
+    // Three ports that differ: a kernel's, one that has proved itself, a plain one.
     outside_.port(2).is_kernel = true;
     outside_.port(2).nic = plant_.nics()[1].get();
     outside_.port(1).proved = true;
@@ -101,6 +105,7 @@ class World {
       const std::size_t at = tape.word() % frame.size();
       frame[at] = std::byte{tape.byte()};
     }
+    // Changed bytes under a right checksum.
     if ((kind & 0x20) != 0) {
       mend(frame);
     }
@@ -194,6 +199,7 @@ class World {
     ports_[from]->in = {frame};
     (void)switchboard_.pump_outside(now_, from);
     switchboard_.notify();
+    // Each frame is counted as forwarded or as dropped for one reason.
     WEFT_CHECK(outcomes() > before);
     answer_.clear();
     bool left = false;

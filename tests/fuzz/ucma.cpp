@@ -1,5 +1,8 @@
 // Owns fuzzing connection management: commands that a hostile program writes, between messages that
 // a hostile peer sends.
+//
+// One connection manager, and two files that a program has open on it. What the program sends is
+// kept, so that an input can have it come back as if the peer had said it.
 #include "emu/kernel/abi/ucma.hpp"
 
 #include <unistd.h>
@@ -23,6 +26,7 @@ using abi::ucma::Command;
 const srd::Address kOwn = srd::Address::v4(10, 9, 0, 1);
 const srd::Address kPeer = srd::Address::v4(10, 9, 0, 2);
 
+// The world says yes: whatever is refused, the manager refuses.
 struct AllFree final : cm::ServiceClaims {
   bool claim(std::uint64_t /*service*/) override { return true; }
   void release(std::uint64_t /*service*/) override {}
@@ -33,6 +37,7 @@ struct AllNear final : cm::Reachability {
   }
 };
 
+// So few of everything that an input can use it up.
 cm::Config small_config() {
   cm::Config config;
   config.nics.push_back({.guid = 1, .attachment = 1});
@@ -130,6 +135,8 @@ class Client {
   void command(std::span<const std::byte> body, std::uint8_t kind) {
     const auto number = static_cast<Command>(kind & 0x1F);
     const std::size_t which = (kind & 0x20) != 0 ? 1 : 0;
+    // Commands whose body begins with an address to which the kernel's side writes. It must be
+    // memory of this process's own, not what the input makes up.
     const bool has_response = number == Command::create_id || number == Command::get_event ||
                               number == Command::destroy_id || number == Command::query_route ||
                               number == Command::init_qp_attr || number == Command::query ||
@@ -143,6 +150,7 @@ class Client {
                                    static_cast<std::uint16_t>(used), 512};
     std::memcpy(bytes.data(), &header, sizeof header);
     std::memcpy(bytes.data() + sizeof header, body.data(), used);
+    // Behind the program's own name for the id.
     const std::size_t at = number == Command::create_id ? 8 : 0;
     if (has_response && used >= at + 8) {
       const auto response = reinterpret_cast<std::uint64_t>(reply_.data());

@@ -1,4 +1,7 @@
 // Owns the fuzz target of everything that looks at arriving bytes: envelope, header, trimming.
+//
+// What is let through must keep to what the rest of the transport relies on; and written again, or
+// cut as a switch would cut it, it must still be good.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -61,6 +64,7 @@ void look_at_packet(std::span<const std::byte> bytes, std::size_t more_size, boo
   WEFT_CHECK(again.ok() && verify_checksum(again, {}, true) == DropReason::none);
 }
 
+// Of IPv4, which an input does not find by itself.
 void fix_header_checksum(std::span<std::byte> frame) {
   if (frame.size() < net::kEnvelopeSizeV4) {
     return;
