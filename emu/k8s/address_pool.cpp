@@ -1,4 +1,7 @@
 // Owns the arithmetic of addresses.
+//
+// Both kinds of addresses are numbers of up to 128 bits, so that one loop serves both: the next
+// address is the number and one.
 #include "emu/k8s/address_pool.hpp"
 
 #include <arpa/inet.h>
@@ -31,6 +34,7 @@ std::optional<IpAddress> parse_address(std::string_view text) {
   const std::string copy(text);
   const bool is_v6 = copy.find(':') != std::string::npos;
   std::array<std::uint8_t, 16> bytes{};
+  // inet_pton() would end at a zero and not see what stands behind it.
   if (copy.find('\0') != std::string::npos ||
       ::inet_pton(is_v6 ? AF_INET6 : AF_INET, copy.c_str(), bytes.data()) != 1) {
     return std::nullopt;
@@ -56,6 +60,7 @@ std::optional<Subnet> parse_subnet(std::string_view text) {
     return std::nullopt;
   }
   const unsigned free = bits_of(address->is_v6) - length;
+  // A shift by all of a number's bits is undefined.
   const Number rest = free == 128 ? ~Number{0} : (Number{1} << free) - 1;
   return Subnet{
       {address->number & ~rest, address->is_v6}, {address->number | rest, address->is_v6}, length};
@@ -109,6 +114,7 @@ IpAddress AddressPool::free_from(IpAddress address) const {
 
 std::optional<std::string> AddressPool::take() {
   const IpAddress address = free_from(next_);
+  // The last two hold where the numbers have come round, at the end of all addresses.
   if (address > last_ || address < next_ || address < first_) {
     return std::nullopt;
   }
@@ -117,6 +123,8 @@ std::optional<std::string> AddressPool::take() {
   return address.text() + "/" + std::to_string(length_);
 }
 
+// Counted one by one, since ranges that are left out may overlap; up to `limit`, as IPv6 has ranges
+// that nobody can count.
 std::uint64_t AddressPool::size(std::uint64_t limit) const {
   std::uint64_t count = 0;
   IpAddress address = free_from(first_);

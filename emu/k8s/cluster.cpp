@@ -1,4 +1,8 @@
 // Owns applying policies to nodes, as the SR-IOV operator does.
+//
+// The nodes come from the manifests, if there are any (Node, SriovNetworkNodeState); else from the
+// policies, as nodes that would suit them. A policy makes virtual functions (VFs) of physical ones
+// (PFs), and each VF is a device of one resource that pods may ask for.
 #include "emu/k8s/cluster.hpp"
 
 #include <algorithm>
@@ -26,6 +30,7 @@ bool matches(const Policy& policy, const PhysicalFunction& pf) {
 }
 
 // NICs such as a policy selects.
+// Names or addresses that the policy gives are taken; without any, as many NICs as the options say.
 void add_virtual_pfs(const Policy& policy, std::size_t otherwise, PlannedNode& node) {
   const std::size_t count = !policy.pf_names.empty()       ? policy.pf_names.size()
                             : !policy.root_devices.empty() ? policy.root_devices.size()
@@ -46,6 +51,7 @@ void add_virtual_pfs(const Policy& policy, std::size_t otherwise, PlannedNode& n
   }
 }
 
+// A node may have them all: no label is asked for with two values.
 bool is_compatible(const Labels& selector, const Labels& labels) {
   return std::ranges::all_of(selector, [&](const auto& pair) {
     const auto found = labels.find(pair.first);
@@ -82,6 +88,7 @@ std::vector<Labels> kinds_of_nodes(const std::vector<Policy>& policies, const La
   return kinds;
 }
 
+// The label that the kubelet gives each node, with its name.
 constexpr const char* kHostName = "kubernetes.io/hostname";
 
 // With the NICs of the policies that select it.
@@ -110,6 +117,7 @@ std::vector<PlannedNode> virtual_nodes(const Objects& objects, const ClusterOpti
   return nodes;
 }
 
+// A node that is given without labels, or without a state, gets what the policies would like.
 std::vector<PlannedNode> nodes_of(const Objects& objects, const ClusterOptions& options) {
   if (objects.nodes.empty()) {
     return virtual_nodes(objects, options);
@@ -141,6 +149,7 @@ class PfDivision {
 
   // In the order of their priority.
   void give(const Policy& policy) {
+    // 0: not known, so nothing is said.
     if (pf_.max_vfs != 0 && policy.num_vfs > pf_.max_vfs) {
       findings_.error(policy.place,
                       policy.title() + " asks for " + std::to_string(policy.num_vfs) + " VFs of " +
@@ -151,6 +160,7 @@ class PfDivision {
       return;
     }
     const PfName* const named = name_of(policy, pf_);
+    // Without a range in the policy it is all of its VFs.
     const Group group{
         &policy, named != nullptr && named->vfs ? *named->vfs : std::pair(0U, policy.num_vfs - 1)};
     for (const Group& other : groups_) {
@@ -266,8 +276,10 @@ std::vector<PlannedNode> build_cluster(const Objects& objects, const ClusterOpti
   for (const Policy& policy : objects.policies) {
     policies.push_back(&policy);
   }
+  // The lowest number wins; of equal ones the order of the files decides.
   std::ranges::stable_sort(policies, {}, &Policy::priority);
   for (PlannedNode& node : nodes) {
+    // Nodes of a kind have the same faults, so that those of one are said.
     Findings of_node;
     const std::vector<PhysicalFunction> pfs = node.pfs;
     for (const PhysicalFunction& pf : pfs) {

@@ -1,4 +1,8 @@
 // Owns reading files of manifests.
+//
+// A file has several documents, in YAML or JSON. One that is malformed must not hide the others:
+// all mistakes are to be told at once. Files may come from anybody, so that nothing here may run
+// for ever or take all memory.
 #include "emu/k8s/manifest.hpp"
 
 #include <algorithm>
@@ -13,8 +17,10 @@ namespace {
 // More is no manifest that a person wrote.
 constexpr std::size_t kMaxDocuments = 10'000;
 constexpr std::size_t kMaxValues = 2'000'000;  // of a file, with what its aliases stand for
-constexpr std::size_t kMaxDepth = 300;         // of values within values
+// Readers walk by recursion; this many frames are far from the stack's end.
+constexpr std::size_t kMaxDepth = 300;  // of values within values
 
+// "---" begins a document, "..." ends one.
 bool is_separator(std::string_view line) {
   return (line.starts_with("---") || line.starts_with("...")) &&
          (line.size() == 3 || line[3] == ' ' || line[3] == '\t' || line[3] == '\r');
@@ -85,6 +91,7 @@ std::vector<Document> documents_of(const std::string& text) {
     const std::string_view line(text.data() + at, end - at);
     if (is_separator(line)) {
       finish();
+      // A document may begin in the separator's own line.
       document.text += line.starts_with("---") ? line : "";
       is_empty = line.find_first_not_of(" \t\r", 3) == std::string_view::npos;
     } else if (!is_empty || !line.starts_with('%')) {  // directives stand before a document
@@ -176,6 +183,7 @@ void add_object(const std::string& file, int lines_before, const YAML::Node& roo
                    "give both, as the API server refuses it otherwise");
     return;
   }
+  // As `kubectl get -o yaml` prints several objects.
   if (kind.ends_with("List") && value_of(root, "items").IsSequence()) {
     for (const YAML::Node& item : value_of(root, "items")) {
       add_object(file, lines_before, item, findings, manifests);
@@ -190,6 +198,7 @@ void add_object(const std::string& file, int lines_before, const YAML::Node& roo
                     lines_before,
                     root};
   if (manifest.name.empty()) {
+    // The API server puts letters of its own behind this name.
     manifest.name = text_of(value_of(metadata, "generateName"));
   }
   if (manifest.name.empty()) {

@@ -1,4 +1,7 @@
 // Owns which reader a kind of object has, and reading nodes.
+//
+// What plans know nothing of is passed over without a word, unless it makes pods: then the user
+// learns that those are missing.
 #include "emu/k8s/objects.hpp"
 
 #include <algorithm>
@@ -16,6 +19,7 @@ unsigned number_of(const YAML::Node& node) {
   return status == std::errc{} && end == text.data() + text.size() ? number : 0;
 }
 
+// A node may be described by two objects, in either order.
 ClusterNode& node_called(const std::string& name, const FilePlace& place, Objects& objects) {
   const auto found = std::ranges::find(objects.nodes, name, &ClusterNode::name);
   return found != objects.nodes.end()
@@ -80,6 +84,8 @@ void check_names(const Manifest& manifest, Findings& findings) {
 
 }  // namespace
 
+// Unknown keys are dropped by the API server without a word, which is how a typing mistake stays
+// unnoticed; here it is a finding, with what was perhaps meant.
 void check_keys(const Manifest& manifest, const YAML::Node& map,
                 const std::vector<std::string>& known, Findings& findings) {
   if (!map.IsDefined() || !map.IsMap()) {
@@ -120,6 +126,7 @@ void read_node(const Manifest& manifest, Objects& objects) {
   node.labels.try_emplace("kubernetes.io/hostname", manifest.name);
 }
 
+// What the operator has found on the node: its NICs, with how many VFs each can have.
 void read_node_state(const Manifest& manifest, Objects& objects) {
   ClusterNode& node = node_called(manifest.name, manifest.place, objects);
   node.has_state = true;

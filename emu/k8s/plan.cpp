@@ -1,4 +1,8 @@
 // Owns giving pods their nodes, devices and addresses.
+//
+// For each pod, what a cluster would do with it, one after the other: find its networks, see
+// whether it asks for enough devices, choose a node, hand out devices and addresses. What would
+// keep it from starting becomes a finding at the line that is to be changed.
 #include "emu/k8s/plan.hpp"
 
 #include <algorithm>
@@ -75,6 +79,7 @@ class Planner {
       const auto elsewhere =
           std::ranges::find(plan_.objects.networks, attachment.name, &PodNetwork::name);
       if (elsewhere != plan_.objects.networks.end()) {
+        // Of such an object the network itself is made in the namespace that a field names.
         const bool is_operators = elsewhere->kind.starts_with("Sriov");
         complain(pod.annotation, pod,
                  "attaches the network '" + attachment.name + "' of namespace '" +
@@ -126,6 +131,7 @@ class Planner {
       }
       good = false;
       const std::vector<std::string> names(known_resources_.begin(), known_resources_.end());
+      // Another prefix is the most common mistake, and no near word by its letters.
       const std::string bare = resource.substr(resource.rfind('/') + 1);
       const auto same = std::ranges::find_if(
           names, [&](const std::string& name) { return name.ends_with("/" + bare); });
@@ -193,6 +199,7 @@ class Planner {
                    "; no node has more than " + std::to_string(largest),
                "ask for less, or raise numVfs");
     } else {
+      // Of each pod, not once for a template: the user sees how many do not start.
       plan_.findings.error(request.place,
                            pod.title() + " finds no free " + lacking +
                                ": the other pods have all " + std::to_string(all),
@@ -216,6 +223,7 @@ class Planner {
     if (ipam.type == "static") {
       addresses = attachment.addresses.empty() ? ipam.fixed : attachment.addresses;
       for (const std::string& address : addresses) {
+        // The same address for every pod of a template is the usual mistake with `static`.
         const auto [owner, is_free] =
             fixed_.emplace(network.name_space + "/" + network.name + " " + address, pod.title());
         if (!is_free) {
@@ -234,6 +242,7 @@ class Planner {
     for (std::size_t i = 0; i < ipam.pools.size(); ++i) {
       AddressPool* pool = &ipam.pools[i];
       if (ipam.per_node) {
+        // host-local keeps its books on each node, so two nodes give the same address.
         const std::string whose =
             node + "/" + network.name_space + "/" + network.name + "/" + std::to_string(i);
         pool = &per_node_.try_emplace(whose, *pool).first->second;
@@ -257,6 +266,8 @@ class Planner {
   }
 
   // False: another network has given it.
+  // Whereabouts keeps one account for all networks, or for each range where it is told that ranges
+  // may overlap.
   bool reserve(const Ipam& ipam, const AddressPool& pool, const std::string& address) {
     const std::string account = ipam.is_account_shared ? ipam.account
                                                        : ipam.account + "/" + pool.first().text() +
@@ -275,6 +286,7 @@ class Planner {
       PodNetwork& network = *networks[i];
       PlannedDevice device;
       device.network = network.name_space + "/" + network.name;
+      // Multus calls them net1, net2, ... in the annotation's order.
       device.interface = pod.attachments[i].interface.empty() ? "net" + std::to_string(i + 1)
                                                               : pod.attachments[i].interface;
       device.resource = network.resource;
@@ -288,6 +300,7 @@ class Planner {
       good = give_addresses(pod, pod.attachments[i], network, node.name, device.addresses) && good;
       planned.devices.push_back(std::move(device));
     }
+    // What was asked for beyond the attachments: devices without an interface.
     for (const auto& [resource, count] : left) {
       for (std::uint64_t n = 0; n < count; ++n) {
         const ClusterDevice& taken = take_device(node, resource);

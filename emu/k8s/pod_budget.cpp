@@ -1,4 +1,7 @@
 // Owns reckoning how large a pod is.
+//
+// A few lines of a manifest may ask for thousands of pods, each with a copy of all that the
+// template says. The sum is reckoned before any copy is made.
 #include "emu/k8s/pod_budget.hpp"
 
 #include "emu/k8s/objects.hpp"

@@ -28,6 +28,7 @@ void read_words(const YAML::Node& list, std::vector<std::string>& words) {
   }
 }
 
+// Neither, where it is not said.
 bool is_true(const YAML::Node& node) { return text_of(node) == "true"; }
 bool is_false(const YAML::Node& node) { return text_of(node) == "false"; }
 
@@ -70,6 +71,7 @@ std::optional<std::string> bytes_of_quantity(const std::string& text) {
       {"", 1},          {"k", 1e3},       {"M", 1e6},       {"G", 1e9},      {"T", 1e12},
       {"Ki", 0x1.0p10}, {"Mi", 0x1.0p20}, {"Gi", 0x1.0p30}, {"Ti", 0x1.0p40}};
   for (const auto& [unit, factor] : kUnits) {
+    // What is larger does not fit into the number below.
     if (divided->second == unit && divided->first * factor < 0x1.0p62) {
       return std::to_string(static_cast<std::uint64_t>(divided->first * factor));
     }
@@ -77,6 +79,7 @@ std::optional<std::string> bytes_of_quantity(const std::string& text) {
   return std::nullopt;
 }
 
+// Docker and podman take cores as a decimal number: 500m is 0.5.
 std::optional<std::string> cores_of_quantity(const std::string& text) {
   const auto divided = divide_quantity(text);
   if (!divided || (!divided->second.empty() && divided->second != "m")) {
@@ -118,6 +121,7 @@ std::vector<PodVolume> read_pod_volumes(const YAML::Node& list) {
     if (node.IsMap()) {
       for (const auto& pair : node) {
         if (const std::string key = text_of(pair.first); key != "name") {
+          // A volume is an object with its name and one more key, which is its kind.
           volume.kind = key;
         }
       }
@@ -128,6 +132,7 @@ std::vector<PodVolume> read_pod_volumes(const YAML::Node& list) {
   return volumes;
 }
 
+// Only its name and whose pods it stands for matter here: it becomes a name for them.
 void read_service(const Manifest& manifest, Objects& objects) {
   const Labels selector = read_labels(value_of(value_of(manifest.root, "spec"), "selector"));
   if (!selector.empty()) {

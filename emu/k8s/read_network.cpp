@@ -1,4 +1,8 @@
 // Owns reading networks: those of the SR-IOV operator, and NetworkAttachmentDefinitions.
+//
+// The first are objects from which the operator makes the second. In both, what hands out addresses
+// (ipam) is JSON in a text, so that no schema checks it; a cluster would tell the mistake only when
+// a pod does not start.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +13,7 @@ namespace {
 
 using nlohmann::json;
 
+// All fields of the two kinds' specs.
 const std::vector<std::string> kIbKeys{"resourceName", "networkNamespace", "ipam",
                                        "linkState",    "capabilities",     "metaPlugins"};
 const std::vector<std::string> kEthernetKeys{
@@ -60,6 +65,7 @@ class IpamReader {
 
   // Of each range an address.
   void read_whereabouts(const json& object) {
+    // The first range may stand beside the list of the others.
     if (object.contains("range") || list(object, "ipRanges").empty()) {
       read_whereabouts_range(object);
     }
@@ -196,6 +202,7 @@ void read_operator_network(const Manifest& manifest, const ReadOptions& options,
                        " (the operator puts the prefix in front)");
     network.resource = network.resource.substr(network.resource.find('/') + 1);
   }
+  // As the device plugin announces it, and as pods have to ask for it.
   network.resource = options.prefix + "/" + network.resource;
   if (const YAML::Node ipam = value_of(spec, "ipam"); ipam.IsDefined() && !ipam.IsNull()) {
     const FilePlace place = place_of(manifest, ipam);
@@ -221,6 +228,7 @@ void read_attachment_definition(const Manifest& manifest, Objects& objects, Find
     const FilePlace place = place_of(manifest, config);
     const json object = parse_json(config, network.title() + ": config", place, findings);
     const json* plugin = &object;
+    // A list of plugins is a chain, of which the first one makes the interface.
     if (const auto plugins = object.find("plugins");
         object.is_object() && plugins != object.end() && plugins->is_array() && !plugins->empty()) {
       plugin = &plugins->front();

@@ -1,4 +1,7 @@
 // Owns reading SriovNetworkNodePolicy.
+//
+// What the operator's webhook would refuse is a finding, and so is what it lets through and nobody
+// can want (no NIC selected, RDMA of a function that the kernel has not).
 #include <algorithm>
 #include <charconv>
 
@@ -10,6 +13,7 @@ namespace {
 constexpr unsigned kMaxPriority = 99;
 constexpr unsigned kMaxVfs = 256;  // that PCIe's numbers of one function leave room for
 
+// All fields of the spec, and of its nicSelector.
 const std::vector<std::string> kSpecKeys{
     "resourceName",    "nodeSelector",      "priority",    "mtu",
     "numVfs",          "nicSelector",       "deviceType",  "isRdma",

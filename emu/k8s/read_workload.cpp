@@ -16,8 +16,10 @@ using nlohmann::json;
 constexpr const char* kNetworksAnnotation = "k8s.v1.cni.cncf.io/networks";
 const std::set<std::string> kMakers{"Job",        "CronJob",     "MPIJob",   "Deployment",
                                     "ReplicaSet", "StatefulSet", "DaemonSet"};
+// More than any lab here could start.
 constexpr std::uint64_t kMaxReplicas = 10'000;
 
+// Whole numbers only, as Kubernetes counts devices and pods.
 std::optional<std::uint64_t> number_of(const std::string& text) {
   std::uint64_t number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -70,6 +72,7 @@ class PodReader {
       return pod_;
     }
     for (const YAML::Node& container : containers) {
+      // Containers of a pod run at the same time, so that their requests add up.
       add_up(requests_of(container), pod_.resources);
       pod_.containers.push_back(read_pod_container(container, value_of(spec, "securityContext")));
     }
@@ -94,6 +97,7 @@ class PodReader {
     for (std::size_t from = 0; from <= text.size();) {
       const std::size_t comma = std::min(text.find(',', from), text.size());
       std::string word = text.substr(from, comma - from);
+      // Annotations are often folded over several lines.
       std::erase_if(word, [](char c) { return c == ' ' || c == '\n' || c == '\t'; });
       from = comma + 1;
       if (word.empty()) {
@@ -154,6 +158,7 @@ class PodReader {
   static void add_up(const Requests& more, Requests& sum) {
     for (const auto& [resource, request] : more) {
       Request& all = sum[resource];
+      // A sum that wrapped around would ask for little.
       const std::uint64_t room = std::numeric_limits<std::uint64_t>::max() - all.count;
       all.count += std::min(request.count, room);
       all.place = request.place;
@@ -217,6 +222,7 @@ class PodReader {
           continue;
         }
         const YAML::Node other = value_of(is_limit ? requests : limits, resource.c_str());
+        // Devices cannot be promised to more pods than get them: a request needs an equal limit.
         if (!is_limit && !other.IsDefined()) {
           findings_.error(place, pod_.owner + " requests " + resource + " without a limit",
                           "give limits the same number: the API server refuses it otherwise");
@@ -321,11 +327,13 @@ bool read_workload(const Manifest& manifest, Objects& objects, Findings& finding
   }
   YAML::Node spec = value_of(manifest.root, "spec");
   if (manifest.kind == "CronJob") {
+    // Assigning would change the document: nodes are references.
     spec.reset(value_of(value_of(spec, "jobTemplate"), "spec"));
   }
   std::uint64_t count = 1;
   if (manifest.kind == "Job" || manifest.kind == "CronJob") {
     count = count_of(manifest, value_of(spec, "parallelism"), 1, findings);
+    // Never more at a time than are wanted in all.
     count = std::min(count, count_of(manifest, value_of(spec, "completions"), count, findings));
   } else if (manifest.kind == "Deployment" || manifest.kind == "StatefulSet" ||
              manifest.kind == "ReplicaSet") {
