@@ -1,4 +1,8 @@
 // Owns starting the engine's program and collecting what it says.
+//
+// Podman and docker are used as their users do, by command line: there is no library that speaks to
+// both, and a command can be repeated by hand when something fails. Many calls run at the same
+// time, because each takes a good part of a second.
 #include "emu/labs/engine.hpp"
 
 #include <fcntl.h>
@@ -21,6 +25,7 @@
 namespace weft::labs {
 namespace {
 
+// How often calls are looked at; short beside what the shortest one takes.
 constexpr std::chrono::milliseconds kTurn{2};
 constexpr std::size_t kMaxSaid = std::size_t{4} << 20;  // of each stream
 constexpr std::size_t kMaxComplaint = 600;
@@ -73,6 +78,7 @@ class Call {
     std::string text;
     std::array<char, 4096> some{};
     ssize_t got = 0;
+    // By position, since the child and we share the file's own.
     while (text.size() < kMaxSaid &&
            (got = ::pread(fd, some.data(), some.size(), static_cast<off_t>(text.size()))) > 0) {
       text.append(some.data(), static_cast<std::size_t>(got));
@@ -105,6 +111,7 @@ Words lines_of(const std::string& text) {
   return lines;
 }
 
+// Engines say more and more the longer it takes; the last lines are those about the failure.
 std::string EngineAnswer::complaint() const {
   std::string all;
   for (const std::string& line : lines_of(errors.empty() ? out : errors)) {
@@ -168,6 +175,7 @@ Result<std::vector<std::optional<EngineAnswer>>> ContainerEngine::run_all(
         return false;
       }
       if (++ended; go_on && !go_on(ended, *answer)) {
+        // No more than what runs already.
         last = next;
       }
       answers[call.number()] = std::move(answer);

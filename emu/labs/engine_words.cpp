@@ -1,4 +1,8 @@
 // Owns the command lines for podman and docker, and reading what they answer.
+//
+// Nothing is kept of what was started: containers and networks are found again by the label that
+// they were made with. So a lab can be ended by another process than the one that started it, and
+// also when that one was killed half-way.
 #include "emu/labs/engine_words.hpp"
 
 #include <fmt/format.h>
@@ -48,6 +52,7 @@ void add_interfaces(Words& words, const LabIdentity& lab, const LabNode& node,
 
 void add_ip_network(Words& words, const LabIdentity& lab, const LabFile& file, const LabNode& node,
                     const std::vector<NodeAddress>& addresses) {
+  // A pod's second container lives in the network namespace of the first.
   if (!node.beside.empty()) {
     add(words, {"--network", "container:" + lab.container(node.beside)});
     return;
@@ -117,6 +122,7 @@ Words create_network(EngineKind kind, const LabIdentity& lab, const LabNetwork& 
   return words;
 }
 
+// Each engine has a template language over its own description of a network.
 Words ask_subnet(EngineKind kind, const LabIdentity& lab) {
   const char* const subnets = kind == EngineKind::podman
                                   ? "{{range .Subnets}}{{.Subnet}} {{end}}"
@@ -134,6 +140,7 @@ Words run_node(EngineKind kind, const LabIdentity& lab, const LabFile& file, con
     add(words, {"--hostname", node.name});
   }
   add_ip_network(words, lab, file, node, addresses);
+  // The lab's own come last, so that they win over what the file says.
   for (const auto* variables : {&node.environment, &nics.environment}) {
     for (const auto& [name, value] : *variables) {
       add(words, {"--env", name + "=" + value});
@@ -158,6 +165,8 @@ Words run_node(EngineKind kind, const LabIdentity& lab, const LabFile& file, con
   words.insert(words.end(), node.options.begin(), node.options.end());
   Words command = node.command;
   if (!node.rootfs.empty()) {
+    // `:O` lays a folder for writing over the directory, which docker cannot do, nor run without an
+    // image.
     add(words, {"--rootfs", node.rootfs + (kind == EngineKind::podman ? ":O" : "")});
     if (command.empty()) {
       command = {"sleep", "infinity"};
@@ -210,6 +219,7 @@ Result<std::vector<ContainerState>> parse_states(std::string_view said) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
+    // A line that has fewer leaves the rest empty, and is refused below for its code.
     std::array<std::string_view, 4> words{};
     std::size_t from = 0;
     for (std::string_view& word : words) {

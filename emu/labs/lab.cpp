@@ -1,4 +1,8 @@
 // Owns the order in which a lab's parts come and go, and what is cleared away when that breaks off.
+//
+// A lab is: weftd, an IP network of the engine, and a container for each host. Its record is
+// written before anything else, so that whatever happens later there is somebody who knows what to
+// clear away: this process, the next start of any lab, or `weft lab down`.
 #include "emu/labs/lab.hpp"
 
 #include <fcntl.h>
@@ -23,6 +27,7 @@ namespace fs = std::filesystem;
 constexpr int kSweeps = 20;  // calls that were killed may still come to something
 
 // Containers that are paused cannot be killed.
+// Until there is none: a `run` that was broken off may still bring one.
 Result<void> remove_all_containers(const ContainerEngine& engine, const LabIdentity& lab) {
   Result<void> outcome;
   for (int sweep = 0; sweep < kSweeps; ++sweep) {
@@ -110,6 +115,7 @@ void clear_broken_labs(const Progress& progress) {
 Result<void> check_place(const std::string& directory, const LabSource& source,
                          const std::string& name) {
   if (const auto record = read_record(directory)) {
+    // The same text again completes what is missing; another text would be another lab.
     if (record->text != source.text) {
       return fail(ErrorCode::already_exists,
                   fmt::format("lab '{0}' is up, made from another text ({1}): `weft lab down {0}` "
@@ -184,6 +190,7 @@ Result<LabRecord> bring_up(const LabFile& file, const LabSource& source,
     record.nodes.push_back(node.name);
   }
   const auto clear = [&] {
+    // An error here cannot be told better than the one that led here.
     (void)clear_away(*engine, identity);
     claim->empty();
   };
@@ -263,6 +270,7 @@ Result<bool> end_lab(const std::string& name, const Progress& progress) {
     return tl::unexpected(whole.error());
   }
   std::error_code error;
+  // Last of all: the lock on it is what keeps others out.
   fs::remove_all(claim->directory(), error);
   return *whole && record && record->complete;
 }
@@ -295,6 +303,7 @@ Result<std::vector<ContainerState>> RunningLab::states() const {
   std::vector<ContainerState> states;
   for (const std::string& node : record.nodes) {
     const auto found = std::ranges::find(*known, node, &ContainerState::node);
+    // In the order of the file, whatever the engine's order is.
     states.push_back(found == known->end() ? ContainerState{"", node, "missing", 0} : *found);
   }
   return states;

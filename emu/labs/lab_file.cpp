@@ -36,6 +36,7 @@ void read_command(YamlMap& keys, std::vector<std::string>& command) {
   if (keys.raw("cmd").IsScalar()) {
     std::string line;
     keys.read("cmd", line);
+    // As a shell has quotes and variables, which words do not.
     command = {"sh", "-c", line};
     return;
   }
@@ -97,6 +98,7 @@ void read_source(YamlMap& keys, const std::string& directory, LabNode& node) {
     node.rootfs.clear();
     keys.read("image", node.image);
     if (node.image.empty() || node.image.starts_with('-')) {
+      // A name that begins with a dash would be an option of the engine.
       keys.fail("image", "expected the name of an image");
     }
   }
@@ -132,6 +134,7 @@ class LabReader {
 
   LabFile read(const YAML::Node& root) {
     YamlMap top(file_, root, "");
+    // "pair.lab.yaml" is "pair".
     lab_.name = std::filesystem::path(file_.name()).stem().stem().string();
     top.read("name", lab_.name);
     if (!fabric::is_node_name(lab_.name)) {
@@ -185,10 +188,12 @@ class LabReader {
     topology.read("nics", lab_.nics, 1, kMaxNics);
     const fabric::NodeKeys more{
         [&](const std::string& name, YamlMap& keys, const YAML::Node& where) {
+          // Keys under `defaults`, which the topology's reader hands over before those of any node.
           if (name.empty()) {
             read_node_keys(keys, directory_, defaults_);
             return;
           }
+          // A node's kind is read first and the node itself after it, into the same entry.
           Said& said = said_.try_emplace(name, Said{defaults_, {}, false}).first->second;
           said.node.place = place_of(file_, where);
           said.where.emplace(where);
@@ -203,6 +208,7 @@ class LabReader {
   void gather_nodes(YamlMap& topology) {
     for (const fabric::Node& host : lab_.topology.nodes()) {
       const auto said = said_.find(host.name);
+      // Hosts of a generator are named nowhere in the file.
       const YAML::Node where = said == said_.end() ? *top_ : *said->second.where;
       const std::string path = topology.path() + ".nodes." + host.name;
       if (host.kind != fabric::Node::Kind::host) {
@@ -237,6 +243,7 @@ class LabReader {
     if (const auto subnet = k8s::parse_subnet(lab_.subnet);
         !lab_.subnet.empty() &&
         (!subnet || subnet->first.is_v6 ||
+         // The network's own address, the engine's and the broadcast: three beside the nodes'.
          subnet->last.number - subnet->first.number < lab_.nodes.size() + 2)) {
       topology.fail_here("has " + std::to_string(lab_.nodes.size()) +
                          " nodes, for which 'ipv4-subnet: " + lab_.subnet +
@@ -262,6 +269,7 @@ void admit_user_of(const LabNode& node, std::vector<uid_t>& users) {
   uid_t user = 0;
   const std::string number = node.user.substr(0, node.user.find(':'));
   const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), user);
+  // Names of users are the image's own, and root may attach anyway.
   if (status == std::errc{} && end == number.data() + number.size() && user != 0 &&
       std::ranges::find(users, user) == users.end()) {
     users.push_back(user);

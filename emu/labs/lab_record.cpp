@@ -1,4 +1,7 @@
 // Owns the file lab.json.
+//
+// It is read by other versions of weft, and after a crash: what cannot be read is told as damaged,
+// and never half believed.
 #include "emu/labs/lab_record.hpp"
 
 #include <filesystem>
@@ -62,6 +65,7 @@ Result<void> write_record(const std::string& directory, const LabRecord& record)
                   {"text", record.text},      {"complete", record.complete},
                   {"bound", record.is_bound}, {"nodes", record.nodes},
                   {"addresses", addresses}};
+  // A file that is written in place could be cut off half-way.
   const std::string draft = path_of(directory) + ".new";
   std::error_code error;
   {

@@ -1,4 +1,7 @@
 // Owns the order in which the parts of a lab are started.
+//
+// Each step first looks at what is there and starts only the rest, so that `weft lab up` can be
+// said again when something has died.
 #include "emu/labs/lab_start.hpp"
 
 #include <fmt/format.h>
@@ -70,6 +73,7 @@ Result<void> LabStart::start_network() {
                   "a lab's nodes have NICs: 'device' cannot be '" + device + "'");
     }
     kinds.emplace(device, **kind);
+    // The network must carry the packets of every kind of device on it.
     payload = std::max(payload, launch::payload_of(*kind));
   }
   const auto alive = launch::ask_weftd(identity_.directory, {{"cmd", "counters"}});
@@ -145,6 +149,7 @@ Result<void> LabStart::start_ip_network(LabRecord& record) {
   if (!subnets) {
     return tl::unexpected(subnets.error());
   }
+  // A network may have several, in IPv6 as well; the first one is what was asked for.
   const std::string subnet = subnets->substr(0, subnets->find_first_of(" \n"));
   Words names;
   for (const LabNode& node : file_.nodes) {
@@ -172,6 +177,7 @@ Result<std::vector<const LabNode*>> LabStart::missing_nodes() const {
   Words ended;
   std::vector<std::string> alive;
   for (const ContainerState& state : *states) {
+    // What is paused is somebody's doing, and goes on when that one says so.
     const bool runs = state.state == "running" || state.state == "paused";
     (runs ? alive : ended).push_back(runs ? state.node : state.id);
   }
@@ -216,6 +222,7 @@ Result<void> LabStart::start_some(const std::vector<const LabNode*>& nodes,
     NodeNics nics{{}, folder, launch::kMountPoint};
     if (node->has_nics) {
       const auto& of_kind = devices_[device_of(*node)];
+      // The device of a host's folder that stands for all of its NICs.
       const auto device = of_kind.find(host + "-all-rails");
       if (device == of_kind.end()) {
         return fail(ErrorCode::wrong_state, "weftd has no host '" + host + "'");
@@ -235,6 +242,7 @@ Result<void> LabStart::start_some(const std::vector<const LabNode*>& nodes,
   if (!answers) {
     return tl::unexpected(answers.error());
   }
+  // The first one that has failed; those without an answer were not started because of it.
   for (std::size_t i = 0; i < answers->size(); ++i) {
     if (const auto& answer = (*answers)[i]; answer && answer->code != 0) {
       return fail(ErrorCode::io_error,

@@ -18,6 +18,7 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 // times would be larger than any memory.
 constexpr std::size_t kMaxWord = 100'000;
 
+// Those that are known before the pod runs. Addresses are not.
 std::optional<std::string> value_of_field(const PlannedPod& pod, const std::string& field) {
   if (field == "metadata.name") {
     return pod.pod->name;
@@ -40,6 +41,7 @@ std::optional<std::string> expanded(const std::string& text, const Variables& va
       result += text[at];
       continue;
     }
+    // Names have no parenthesis.
     const std::size_t end = text.find(')', at);
     if (text[at + 1] == '$') {
       result += text[++at];
@@ -93,6 +95,7 @@ Result<void> add_program(const PodContainer& container, bool has_image, LabNode&
     }
   }
   // A directory has no entry point.
+  // In a manifest `command` replaces the image's entry point, and `args` its command.
   if (has_image && !container.command.empty()) {
     node.entry_point = node.command.front();
     node.command.erase(node.command.begin());

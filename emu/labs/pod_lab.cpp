@@ -1,4 +1,8 @@
 // Owns turning pods, devices and addresses into hosts, cables and containers.
+//
+// A pod with devices is a host, with a NIC for each of them. Its containers share the host's NICs
+// and its network namespace: the first one is the host's own, the others stand beside it. What a
+// plan has and an engine cannot do becomes a note and does not end the start.
 #include "emu/labs/pod_lab.hpp"
 
 #include <fmt/format.h>
@@ -149,6 +153,7 @@ class PodLabMaker {
     lab_.file.name = options_.name;
     lab_.file.topology.name = options_.name;
     fabric_ = lab_.file.topology.add_switch(kFabric, 2);
+    // A name that only one pod has needs no namespace in front of it.
     std::map<std::string, std::size_t> pods_called;
     for (const PlannedPod& pod : plan_.pods) {
       pods_called[pod.pod->name] += pod.node.empty() ? 0 : 1;
@@ -257,6 +262,7 @@ class PodLabMaker {
       const auto said = options_.devices.find(device.resource);
       const std::string kind =
           said != options_.devices.end() ? said->second : device_of_resource(device.resource);
+      // A host has one device tree, which is of one kind.
       if (nics > 0 && kind != node.device) {
         return fail(ErrorCode::invalid_argument,
                     fmt::format("pod '{}' has devices of the kinds {} and {}: one can be emulated "
@@ -316,10 +322,13 @@ class PodLabMaker {
           continue;
         }
         std::vector<std::string> fronts{pod.name + "."};
+        // A cluster would spread them; one address is enough for a rehearsal.
         if (std::exchange(is_first, false)) {
           fronts.emplace_back();
         }
         for (const std::string& front : fronts) {
+          // As a pod's resolver finds a service: by itself, with its namespace, and by the
+          // cluster's whole domain.
           for (const char* behind : {"", ".svc", ".svc.cluster.local"}) {
             const std::string domain =
                 *behind == '\0' ? std::string() : "." + service.name_space + behind;

@@ -1,4 +1,7 @@
 // Owns the loop that looks at containers, and decides about each that has ended.
+//
+// The engine's own restart policies are not used: they know nothing of a Job's number of attempts,
+// and say nothing when they begin a container again.
 #include "emu/labs/pod_watch.hpp"
 
 #include <fmt/format.h>
@@ -108,6 +111,7 @@ class Watch {
           code == 0 ? "has ended" : fmt::format("has failed with exit code {}", code));
       return {};
     }
+    // The first run counts as an attempt, and restarts do not.
     if (process.attempts != 0 && entry.outcome.restarts + 1 >= process.attempts) {
       end(entry, State::failed, code,
           fmt::format("has failed with exit code {}, {} times", code, process.attempts));

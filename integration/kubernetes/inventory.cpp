@@ -1,4 +1,7 @@
 // Owns the devices of one resource.
+//
+// Whatever the kubelet asks for is checked here: it is another program, with a memory of its own of
+// which device is whose.
 #include "integration/kubernetes/inventory.hpp"
 
 #include <algorithm>
@@ -6,6 +9,7 @@
 namespace weft::kubernetes {
 
 Inventory::Inventory(std::vector<std::size_t> nics, std::size_t shares) {
+  // Ids must not depend on the order in which weftd tells of its NICs.
   std::ranges::sort(nics);
   for (std::size_t i = 0; i < shares; ++i) {
     entries_.push_back({"share" + std::to_string(i), nics});
@@ -43,6 +47,7 @@ bool Inventory::set_health(const std::map<std::size_t, bool>& healthy_nics) {
       }
     }
   }
+  // The kubelet is told only of changes.
   return std::exchange(broken_, broken) != broken;
 }
 
@@ -79,6 +84,7 @@ std::vector<std::string> Inventory::prefer(const std::vector<std::string>& avail
     }
   };
   std::ranges::for_each(must_include, choose);
+  // Those that are not healthy too, at the end: it is the kubelet that decides.
   for (const bool healthy : {true, false}) {
     for (const Entry& entry : entries_) {
       if (is_healthy(entry) == healthy &&

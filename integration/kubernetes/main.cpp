@@ -1,4 +1,7 @@
 // Owns the program weft-device-plugin: the kubelet's view of the NICs of a network that is up.
+//
+// Three programs come and go by themselves: weftd, the kubelet, and this one. So nothing is waited
+// for; in a loop it looks at what is there, and does what is missing.
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
@@ -24,6 +27,7 @@ namespace weft::kubernetes {
 namespace {
 
 constexpr int kUsage = 2;
+// How late a link that went down is told.
 constexpr std::chrono::milliseconds kTurn{500};
 
 void say(const std::string& text) {
@@ -31,6 +35,7 @@ void say(const std::string& text) {
 }
 
 // The NICs of a host of the network, and whether each has a link. None: weftd does not answer.
+// `host` empty: the first one of the network, which is noted there.
 std::map<std::size_t, bool> ask_health(const PluginConfig& config, std::string& host) {
   std::map<std::size_t, bool> nics;
   const auto directory = launch::named_directory(config.network, false);
@@ -80,6 +85,7 @@ Result<std::unique_ptr<Plugin>> make_plugin(const PluginConfig& config, const st
   }
   std::vector<std::size_t> numbers = resource.nics;
   for (const auto& [number, healthy] : nics) {
+    // The resource names none, which means all.
     if (resource.nics.empty()) {
       numbers.push_back(number);
     }
@@ -132,6 +138,7 @@ int serve(const PluginConfig& config) {
         say("registered " + plugin->socket());
       }
     }
+    // Said once, and not twice a second.
     if (!problem.empty() && problem != complaint) {
       say(problem);
     }
@@ -163,6 +170,7 @@ int run(int argc, char** argv) {
 }  // namespace weft::kubernetes
 
 int main(int argc, char** argv) {
+  // A kubelet that leaves in the middle of an answer must not end this program.
   ::signal(SIGPIPE, SIG_IGN);
   try {
     return weft::kubernetes::run(argc, argv);

@@ -1,4 +1,8 @@
 // Owns serving the kubelet.
+//
+// The protocol is the kubelet's device plugin API, v1beta1: a plugin listens on a socket in the
+// kubelet's folder and registers it at kubelet.sock; from then on the kubelet asks which devices
+// there are, and what a container needs to use some of them.
 #include "integration/kubernetes/plugin.hpp"
 
 #include <device_plugin.grpc.pb.h>
@@ -44,6 +48,7 @@ bool is_served(const std::string& path) {
   path.copy(address.sun_path, path.size());
   const srd::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
+         // Its queue is full: somebody listens.
          errno == EAGAIN;
 }
 
@@ -239,6 +244,7 @@ Result<void> Plugin::serve_and_register() {
   context.set_deadline(std::chrono::system_clock::now() + kPatience);
   v1beta1::RegisterRequest request;
   request.set_version(kVersion);
+  // The name only: the kubelet looks in its own folder.
   request.set_endpoint(socket().substr(folder_.size() + 1));
   request.set_resource_name(resource_);
   request.mutable_options()->set_get_preferred_allocation_available(true);

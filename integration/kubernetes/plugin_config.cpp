@@ -28,6 +28,7 @@ bool consists_of(std::string_view text, const std::string& letters, const std::s
 // DOMAIN/NAME, as the kubelet wants it of devices. Domains have no underscores, so that no two
 // names make one socket.
 bool is_resource_name(std::string_view name) {
+  // Of names in DNS, and of labels, by Kubernetes' rules.
   constexpr std::size_t kMaxDomain = 253;
   constexpr std::size_t kMaxName = 63;
   const std::string_view domain = name.substr(0, name.find('/'));
