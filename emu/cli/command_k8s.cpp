@@ -47,6 +47,7 @@ struct Options {
 
 // "NAME=VALUE" in two; nothing without a name.
 std::optional<std::pair<std::string, std::string>> divide(const std::string& word) {
+  // The last one: names of images may have one, values have none.
   const std::size_t equals = word.rfind('=');
   if (equals == std::string::npos || equals == 0) {
     return std::nullopt;
@@ -81,6 +82,7 @@ bool finish_options(Options& options) {
   if (!options.operator_namespaces.empty()) {
     options.plan.read.operator_namespaces = options.operator_namespaces;
   }
+  // The operator's one prefix stands both in networks and in what nodes offer.
   options.plan.cluster.prefix = options.plan.read.prefix;
   for (const auto& [option, list, map] :
        {std::tuple("--image", &options.images, &options.lab.images),
@@ -155,6 +157,7 @@ int conclude(const std::vector<labs::PodOutcome>& outcomes) {
   return code;
 }
 
+// All texts together say which lab it is: another text is another lab.
 labs::LabSource source_of(const std::vector<k8s::ManifestFile>& files) {
   labs::LabSource source;
   for (const k8s::ManifestFile& file : files) {
@@ -182,6 +185,7 @@ int run(Options options) {
   }
   const auto files = read_files(options);
   const k8s::PodPlan made = k8s::make_plan(files, options.plan);
+  // On the standard error: the standard output is the pods' own.
   complain("{}", k8s::plan_text(made));
   const labs::PodLab lab = unwrap(labs::make_pod_lab(made, options.lab));
   for (const std::string& note : lab.notes) {

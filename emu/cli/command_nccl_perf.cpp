@@ -59,6 +59,7 @@ struct Options {
   std::string stop;
   std::vector<std::string> environment;
   bool compare = false;
+  // Of each contestant, in an order that changes from round to round.
   std::uint32_t rounds = 4;
 };
 
@@ -165,6 +166,7 @@ std::string mistake_in(const Options& options) {
         "NCCL's point to point, and so {}, has no low-latency protocol over a network",
         to_string(session.operation));
   }
+  // A planted bug must be one that the run can find, or its passing would say nothing.
   if (session.bug == "torn" && session.protocol == collectives::Protocol::simple) {
     return "only --proto ll and ll128 look at what may be torn";
   }
@@ -249,6 +251,7 @@ bool run_comparison(const Options& options, const std::string& socket) {
   };
   const std::vector<Kind> kinds = {
       {"weft", "weft", "weft", {}},
+      // What spraying over paths is worth: the same transport without it.
       {"one path", "one_path", "weft", {"WEFT_NCCL_PATH_SELECTOR=ecmp"}},
       {"tcp", "tcp", "tcp", {}},
       {"memory", "memory", "memory", {}}};
@@ -257,6 +260,7 @@ bool run_comparison(const Options& options, const std::string& socket) {
     contestants.push_back({kind.name, kind.key});
   }
   collectives::Comparison comparison(options.session, contestants);
+  // Each size is measured out of place and in place.
   const std::size_t count = 2 * sizes_of(options.session).size();
   for (std::uint32_t round = 0; round < options.rounds; ++round) {
     for (const std::size_t index : comparison.order(round)) {
@@ -287,6 +291,7 @@ int run_nccl_perf(Options options) {
   }
   const launch::Interruptible interruptible;
   options.session.plugin = plugin_file(options.plugin);
+  // Rounded up: the last process may have fewer ranks.
   const std::uint32_t processes =
       (options.session.ranks + options.session.threads - 1) / options.session.threads;
   // Only weft's own plugin uses it; the others go over the machine's loopback or no network.
@@ -308,6 +313,7 @@ int run_nccl_perf(Options options) {
 
 void add_measurement(CLI::App& command, Options& options) {
   SessionOptions& session = options.session;
+  // K, M and G are powers of 1024, as in nccl-tests, whose names the options have.
   const auto size = CLI::AsSizeValue(/*kb_is_1000=*/false);
   command.add_option("operation", options.operation, "What the ranks do")
       ->check(CLI::IsMember(list(collectives::kOperationNames)))

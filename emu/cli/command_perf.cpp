@@ -51,6 +51,7 @@ int run_peers(const PerfOptions& options) {
       }
       std::sort(rows.begin(), rows.end(),
                 [](const PeerRow& a, const PeerRow& b) { return a.latency_us < b.latency_us; });
+      // The median by latency, with the rates of the same round.
       print_peer(options, rows[rows.size() / 2]);
     }
   }
@@ -72,6 +73,7 @@ void print_sums(const PerfOptions& options, std::span<const PairBoard> boards) {
   }
 }
 
+// In front of a device; what stands behind it is DPDK's.
 constexpr std::string_view kDpdk = "dpdk:";
 
 // What is wrong with what was asked for, or nothing.

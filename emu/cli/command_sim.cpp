@@ -119,6 +119,7 @@ Result<std::vector<sim::Settings>> combinations(const std::vector<std::string>& 
     }
     std::vector<sim::Settings> next;
     for (const sim::Settings& before : all) {
+      // Also an empty value between two commas is one.
       for (std::size_t at = 0; at <= pair->second.size();) {
         const std::size_t comma = std::min(pair->second.find(',', at), pair->second.size());
         next.push_back(before);

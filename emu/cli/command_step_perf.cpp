@@ -40,6 +40,7 @@ struct Options {
   std::string model = "resnet50";
   bool sharded = false;
   double scale = 0.2;
+  // PyTorch's default for the gradients of one all-reduce.
   Bytes bucket = 25 << 20;
   double watchdog_s = 10;
   std::vector<std::string> slow;
@@ -124,6 +125,8 @@ StepSeries run_virtual(const Options& options, const Case& one) {
                                   .rate = options.rate,
                                   .faults = one.faults,
                                   .seed = setup.seed,
+                                  // Of virtual time, as the end of a run in which nothing moves any
+                                  // more; the watchdog comes first.
                                   .time_limit = "3600s",
                                   .mtu = 8256,
                                   .peer_timeout = "10s"};
@@ -152,6 +155,7 @@ StepSeries run_virtual(const Options& options, const Case& one) {
 
 StepSeries run_in_real_time(const Options& options, const Case& one) {
   const StepSetup& setup = options.setup;
+  // Of bytes alone, because it goes from one process to another through shared memory.
   struct PlainResult {
     std::uint32_t count = 0;
     std::array<workloads::StepRecord, kMaxSteps> records{};

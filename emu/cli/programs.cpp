@@ -13,6 +13,7 @@
 namespace weft::cli {
 namespace {
 
+// No run lasts as long, and a typing mistake of three zeros does not either.
 constexpr std::chrono::hours kMaxTime{24};
 
 // Rounded up, so that a short time never becomes none.

@@ -54,6 +54,7 @@ std::vector<std::string> last_lines(const std::string& path) {
 
 // As a part of a file's name: a device may be a path.
 std::string file_name(std::string text) {
+  // Its end, which tells profiles in one folder apart.
   text = text.substr(text.size() - std::min(text.size(), kMaxDevice));
   std::ranges::replace_if(
       text,
@@ -65,6 +66,7 @@ std::string file_name(std::string text) {
   return text;
 }
 
+// What no shell gives a meaning to in the middle of a word.
 bool needs_no_quotes(const std::string& word) {
   return !word.empty() && std::ranges::all_of(word, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -143,6 +145,7 @@ void RunningCell::start(const MatrixPlan& plan) {
     list->emplace_back("--");
     list->insert(list->end(), plan.words.begin(), plan.words.end());
   }
+  // The same weft, whatever PATH has.
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   const srd::UniqueFd output = log_.take_writer();
   const pid_t parent = ::getpid();
@@ -159,6 +162,7 @@ void RunningCell::start(const MatrixPlan& plan) {
   ::setpgid(pid_, pid_);
 }
 
+// Only where the matrix itself fails: the keeper is told to end all that it keeps.
 RunningCell::~RunningCell() {
   if (!ended_ && pid_ > 0) {
     log_.close();
@@ -187,6 +191,7 @@ bool RunningCell::look() {
 }
 
 void RunningCell::end_when_due(Clock::time_point now) {
+  // The debugger has been through with all programs: now the cell may be ended.
   if (stacks_ && stacks_->look()) {
     stack_lines_ = stacks_->lines();
     stacks_.reset();

@@ -51,6 +51,8 @@ void CellLog::read() {
 }
 
 void CellLog::write(const char* data, std::size_t size) {
+  // What is beyond the limit is read all the same, so that programs do not stand still at a full
+  // pipe; the cell is being ended by then.
   const std::size_t wanted = std::min(size, kMax - std::min(size_, kMax));
   size_ += size;
   for (std::size_t done = 0; done < wanted && failure_ == 0;) {

@@ -71,6 +71,8 @@ std::vector<NotedEnd> read_ends(const std::string& events) {
   return ends;
 }
 
+// In this order: what the matrix itself did to the cell, then what the condition did, then how the
+// programs ended.
 Judgement judge(const Condition& condition, const CellEnd& end) {
   if (end.timed_out) {
     return {Verdict::red, fmt::format("hang: not over after {} s", end.timeout.count())};

@@ -21,6 +21,7 @@ std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// A process that is gone meanwhile has no state and no parent.
 ProcessState process(pid_t pid) {
   ProcessState one;
   const std::string text = read(fmt::format("/proc/{}/stat", pid));

@@ -78,10 +78,12 @@ std::size_t character(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) -> std::uint32_t {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
   };
+  // ASCII: all but control characters, of which XML allows only tabs and line ends here.
   const std::uint32_t first = byte(at);
   if (first < 0x80) {
     return first >= 0x20 || first == '\t' || first == '\n' ? (first == 0x7F ? 0 : 1) : 0;
   }
+  // By the leading bits of the first byte.
   const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
   std::uint32_t code = first & (0xFFU >> (length + 1));
   for (std::size_t i = 1; i < length; ++i) {
@@ -319,6 +321,7 @@ std::string matrix_json(const std::vector<CellResult>& results) {
   for (std::size_t verdict = 0; verdict < std::size(kVerdicts); ++verdict) {
     all[std::string(kVerdicts[verdict])] = count(results, static_cast<Verdict>(verdict));
   }
+  // The last line, so that a reader knows that there are no more.
   add({{"cells", all}});
   return text;
 }

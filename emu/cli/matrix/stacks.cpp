@@ -23,12 +23,14 @@ namespace {
 
 // For all programs of a cell. A debugger reads symbols for some seconds.
 constexpr std::chrono::seconds kPatience{30};
+// Where many hang, they mostly wait for the same; the first ones say it.
 constexpr std::size_t kMaxPrograms = 16;
 constexpr std::size_t kMaxLines = 60;
 
 bool is_gdb(const std::string& debugger) { return debugger.ends_with("gdb"); }
 
 std::vector<std::string> words_for(const std::string& debugger, pid_t pid) {
+  // -nx: a user's own settings might ask questions.
   if (is_gdb(debugger)) {
     return {"gdb", "-nx", "-batch", "-p", std::to_string(pid), "-ex", "thread apply all bt"};
   }
@@ -64,6 +66,8 @@ Stacks::Stacks(std::vector<Wait> programs, std::string file)
   if (debugger_.empty()) {
     debugger_ = launch::find_program("eu-stack");
   }
+  // Without gdb or eu-stack there are no stacks, and nothing is said: what the kernel tells is
+  // there in any case.
   programs_.resize(std::min(programs_.size(), kMaxPrograms));
 }
 
@@ -112,6 +116,7 @@ std::vector<std::string> Stacks::lines() const {
   std::vector<std::string> lines;
   std::ifstream file(file_);
   for (std::string line; lines.size() < kMaxLines && std::getline(file, line);) {
+    // Of a debugger's output only the frames, and whose they are.
     if (line.starts_with("== ") || line.starts_with("Thread ") || line.starts_with("TID ") ||
         line.starts_with("#")) {
       lines.push_back(line);

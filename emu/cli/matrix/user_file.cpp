@@ -231,6 +231,7 @@ class Reader {
                     std::vector<std::string>& into) {
     map.each(key, [&](const YAML::Node& node, const std::string& path) {
       const std::string text = node.IsScalar() ? node.Scalar() : "";
+      // Read as `weft run` will read it; what is kept is the text with its placeholder.
       const auto mishap = parse(of_the_last_host(text, hosts_));
       if (!mishap) {
         file_.fail_at(node, path, mishap.error().message);

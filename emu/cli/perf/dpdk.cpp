@@ -86,6 +86,7 @@ Result<DpdkPlan> plan_devices(const std::string& text) {
   const std::size_t middle = text.find(';');
   DpdkPlan plan;
   plan.devargs[0] = text.substr(0, middle);
+  // One device for both, where the kind of device tells its sides apart by itself.
   plan.devargs[1] = middle == std::string::npos ? text : text.substr(middle + 1);
   if (text.rfind("net_memif", 0) == 0 && !has(text, "role")) {
     plan.devargs[0] += ",role=server";
@@ -119,6 +120,7 @@ PerfPlace place_on_dpdk(const DpdkPlan& plan, int side, unsigned run) {
       srd::EnvelopeIo<srd::wire::SrdCodec>::create({.own = address, .mtu = kMtu}, std::move(port)));
   return {.address = address,
           .attachment = srd::AttachmentId{1},
+          // Each run is another life, so that packets of the one before are not taken for its own.
           .life = srd::Life{run},
           .qpn = 257,
           .io = std::move(io)};

@@ -26,11 +26,13 @@ struct Shade {
   const char* name;
 };
 constexpr Shade kShades[] = {
+    // Equal to the best, whatever a division has done to the last digit.
     {1.0 + 1e-9, "#1a7f4b", "the best"}, {1.05, "#7cc48f", "up to 5 % worse"},
     {1.2, "#f2d469", "up to 20 %"},      {1.5, "#ef9a4f", "up to 50 %"},
     {2.0, "#d9534f", "up to twice"},     {1e300, "#8a1538", "worse"}};
 
 const Shade& shade_of(double of_best) {
+  // The last class takes the rest, infinity among it.
   return *std::find_if(std::begin(kShades), std::end(kShades) - 1,
                        [&](const Shade& shade) { return of_best <= shade.at_most; });
 }
@@ -135,6 +137,7 @@ std::vector<std::string> names_of(const Grid& grid, const Name& name) {
 }  // namespace
 
 std::string grid_heat_map(const Grid& grid, const GridJudgement& judgement, bool titles) {
+  // One row for each workload at each of its points, one column for each network in each condition.
   const auto row_of = [](const GridCell& cell) { return cell.workload + " " + cell.point; };
   const auto column_of = [](const GridCell& cell) { return cell.topology + " " + cell.condition; };
   auto rows = names_of(grid, row_of);
@@ -176,6 +179,8 @@ std::string grid_heat_map(const Grid& grid, const GridJudgement& judgement, bool
     const int x = kLeft + static_cast<int>(column_at[column_of(*cell)]) * kSide;
     const int y = kTop + static_cast<int>(row_at[row_of(*cell)]) * kSide;
     const char* const color = shade_of(it->of_best()).color;
+    // On the page each square says what it is. In the document's picture, which has no mouse, the
+    // squares of one colour are one path.
     if (titles) {
       text += fmt::format(
           "<rect x=\"{}\" y=\"{}\" width=\"10\" height=\"10\" fill=\"{}\"><title>{} ({}): {} {}, "

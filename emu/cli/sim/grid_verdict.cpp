@@ -48,6 +48,7 @@ void take(GridVerdict& verdict, const sim::GridDemand& demand, double value,
           const std::string& cell) {
   ++verdict.cells;
   verdict.met += value <= demand.at_most ? 1 : 0;
+  // Also where nothing is missed, the report says where it was closest.
   if (verdict.worst_cell.empty() || value > verdict.worst) {
     verdict.worst = value;
     verdict.worst_cell = cell;

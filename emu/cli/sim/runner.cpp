@@ -100,6 +100,7 @@ Json result_json(const sim::RunResult& r) {
                {"tail_fct_us", rounded(r.fct.max_us, 1e3)},
                {"makespan_us", rounded(r.makespan_us, 1e3)},
                {"ideal_us", rounded(r.ideal_us, 1e3)},
+               // Of a run that was cut it would look better than it is.
                {"ratio", r.finished == r.flows ? Json(rounded(r.ratio, 1e5)) : Json(nullptr)}};
   json["bound"] = r.checks.empty() ? Json(nullptr) : Json(rounded(r.checks.front().limit, 1e5));
   json["within_bound"] = r.within_bounds;
@@ -203,11 +204,13 @@ std::string text_of(const Json& json) {
 }
 
 Json run_job(const SimJob& job, bool show_progress) {
+  // With the reading of the scenario: it is a part of what the user waits for.
   const double before = user_seconds();
   auto scenario = sim::read_scenario(job.file_name, job.text, job.settings, job.directory);
   if (!scenario) {
     return {{"error", scenario.error().message}, {"usage", true}};
   }
+  // What a simulated host takes, roughly; a hint for a heap in huge pages, and no limit.
   constexpr std::size_t kHeapPerHost = 65536;
   if (scenario->topology.ports().size() >= 256) {
     expect_large_heap(scenario->topology.ports().size() * kHeapPerHost);

@@ -58,6 +58,7 @@ FileKind guess(const std::string& path, const YAML::Node& root) {
 }
 
 std::string describe(const fabric::Topology& network) {
+  // Links are one-way; a cable is two of them.
   const auto hosts = static_cast<std::size_t>(std::count_if(
       network.nodes().begin(), network.nodes().end(),
       [](const fabric::Node& node) { return node.kind == fabric::Node::Kind::host; }));
