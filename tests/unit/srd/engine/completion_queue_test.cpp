@@ -1,4 +1,8 @@
 // Owns the proof that requests and receives do not take each other's room.
+//
+// A queue has `limit` places for each of the two. `has_room_for_request(outstanding)` and its
+// counterpart are asked before work is accepted, with the number of those that have yet to end: a
+// completion, once it is due, must never find the queue full.
 #include "srd/engine/completion_queue.hpp"
 
 #include <gtest/gtest.h>
@@ -23,6 +27,7 @@ TEST(CompletionQueue, HandsOutWhatHasEndedInOrder) {
   EXPECT_EQ(queue.next(), nullptr);
 }
 
+// All requests that there may be are under way, and what arrives is still told.
 TEST(CompletionQueue, RequestsUnderWayLeaveRoomForWhatArrives) {
   CompletionQueue queue(kLimit);
   EXPECT_FALSE(queue.has_room_for_request(kLimit));
@@ -42,6 +47,7 @@ TEST(CompletionQueue, WhatHasArrivedLeavesRoomForRequests) {
   EXPECT_FALSE(queue.has_room_for_request(kLimit));
 }
 
+// Ended and not yet polled, it still counts.
 TEST(CompletionQueue, ARequestKeepsItsPlaceFromPostToPoll) {
   CompletionQueue queue(kLimit);
   (void)queue.push_request();

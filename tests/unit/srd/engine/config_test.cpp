@@ -19,6 +19,7 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+// What is said about the defaults with this change; empty: nothing.
 std::string refusal(const std::function<void(EngineConfig&)>& change) {
   EngineConfig config;
   change(config);

@@ -1,4 +1,7 @@
 // Owns the tests of an engine alone with packets made by hand: what two honest engines rarely meet.
+//
+// Headers are those of docs/wire.md; the checksum is off, so that a test need not compute it. The
+// engine's own life is 10 and the peer's 20; life 0 in a packet means that its sender knows none.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,6 +52,7 @@ class CraftedPackets : public testing::Test {
     config.life = kOurLife;
     config.first_psn = first_psn;
     config.checksum = false;
+    // Each packet is answered at once, so that said() has the answer to what just came.
     config.ack_every = 1;
     return config;
   }
@@ -145,6 +149,7 @@ class CraftedPackets : public testing::Test {
 // --- Lives [wire 4.2]
 
 TEST_F(CraftedPackets, RestartedPeerThatBelievesInOurFormerLifeIsToldInItsOwnName) {
+  // The peer is known now, in its first life.
   arrive(data(PacketType::probe, Psn{0}, 0, kTheirLife, Life{0}));
   static_cast<void>(said());
   const Life later = kTheirLife.plus(1);
@@ -162,6 +167,8 @@ TEST_F(CraftedPackets, RestartedPeerThatBelievesInOurFormerLifeIsToldInItsOwnNam
 // --- Windows [wire 4.4]
 
 TEST_F(CraftedPackets, ReceiverWithoutWindowSaysSo) {
+  // A probe has a number and opens no window: the receiver cannot know where its peer's numbers
+  // stand.
   wire::DataHeader probe = data(PacketType::probe, Psn{0x80001234}, 0, kTheirLife, Life{0});
   arrive(probe);
   auto packets = said();
@@ -193,6 +200,7 @@ TEST_F(CraftedPacketsAtTheWrap, AckWithoutWindowSettlesNothing) {
     request.segments[0] = {bytes.data(), bytes.size()};
     ASSERT_EQ(engine_.post(request), PostResult::accepted);
   }
+  // Numbers 0xFFFFFFF8 to 7.
   ASSERT_EQ(said().size(), 16U);
   wire::AckHeader ack{};  // cumulative 0: in the middle of what was sent
   ack.common = common(PacketType::ack, kTheirLife, kOurLife);
@@ -204,6 +212,8 @@ TEST_F(CraftedPacketsAtTheWrap, AckWithoutWindowSettlesNothing) {
   EXPECT_EQ(completed().size(), 8U) << "the same with a window is an acknowledgement";
 }
 
+// Its header is not covered by a checksum once the payload is gone, so it proves nothing of its
+// sender.
 TEST_F(CraftedPackets, TrimmedPacketOpensNoWindow) {
   arrive(data(PacketType::probe, Psn{5}));
   static_cast<void>(said());
@@ -223,6 +233,7 @@ TEST_F(CraftedPackets, TrimmedPacketOpensNoWindow) {
 
 // A trimmed packet can be from any sender: it gives none a place in the table for good.
 TEST_F(CraftedPackets, StrangersAreForgottenUnlessAPacketOfTheirsIsVerified) {
+  // Of the table of peers, against ten times as many strangers.
   constexpr std::uint32_t kPlaces = 4;
   EngineConfig few = config(Psn{0});
   few.max_peers = kPlaces;
@@ -323,6 +334,7 @@ TEST_F(CraftedPackets, MessagesThatWaitForAReceiveAreNotForgotten) {
   }
 }
 
+// Each has half of its bytes and no receive; none is ever finished.
 TEST_F(CraftedPackets, MessagesThatAreGivenUpMakeRoomInTheEnd) {
   Psn psn{0};
   for (std::uint32_t message = 1; message <= kManyMessages; ++message) {
@@ -350,6 +362,8 @@ TEST_F(CraftedPackets, AMessageIsNotTakenForOneThatWasGivenUpLongAgo) {
     return write_part(message, part, here, 0);
   };
   ASSERT_EQ(arrives(7, 0), 0);  // and its sender gives it up
+  // `back` is 0 in each of them: their sender has settled all numbers before, message 7's among
+  // them.
   for (std::uint32_t message = 8; message < 11; ++message) {
     ASSERT_EQ(engine_.post_receive(kEndpoint, {}), PostResult::accepted);
     ASSERT_EQ(arrives(message, 0), 0);
@@ -364,6 +378,7 @@ TEST_F(CraftedPackets, AMessageIsNotTakenForOneThatWasGivenUpLongAgo) {
 
 // --- Answers
 
+// As a sender probes all of its paths at once, and needs the round trip of each.
 TEST_F(CraftedPackets, EachOfManyProbesIsAnswered) {
   constexpr std::uint16_t kProbes = 64;
   arrive(data(PacketType::send, Psn{0}));

@@ -160,6 +160,8 @@ TEST_F(DeliveryTest, ASendTakesTheFirstReceive) {
   EXPECT_FALSE(completion.has_immediate);
 }
 
+// Too short a receive; no such endpoint; another Q_Key; an endpoint that does not receive. Whoever
+// is refused must not use up what honest senders need.
 TEST_F(DeliveryTest, ARefusedSendLeavesTheReceiveWhereItIs) {
   post_receive(0, kPart - 1);
   EXPECT_EQ(deliver(send()), code_of(Status::length_error));
@@ -187,6 +189,7 @@ TEST_F(DeliveryTest, ASendIsPutOffWhileItsCompletionHasNoRoom) {
   }
   ASSERT_EQ(deliver(send()), kAccepted);
   ASSERT_EQ(deliver(send()), kAccepted);
+  // Two completions are all that there is room for.
   EXPECT_EQ(deliver(send()), wire::kResultDeferred);
   EXPECT_TRUE(is_filled(std::size_t{2} * kPart, kBlank));
   EXPECT_EQ(endpoint().receives.size(), 1U);
@@ -245,6 +248,8 @@ TEST_F(DeliveryTest, AWriteIsPlacedInLinesWhereTheRegionWantsThem) {
   }
 }
 
+// Beyond the region; a key with one wrong bit; without the right to write; of another domain; to an
+// endpoint that does not receive.
 TEST_F(DeliveryTest, ARefusedWriteChangesNoMemory) {
   EXPECT_EQ(deliver(write(memory_.size() - kPart + 1)), code_of(Status::out_of_bounds));
   wire::DataHeader wrong = write(0);
@@ -259,6 +264,7 @@ TEST_F(DeliveryTest, ARefusedWriteChangesNoMemory) {
   EXPECT_TRUE(nothing_happened());
 }
 
+// The second half comes first.
 TEST_F(DeliveryTest, ImmediateDataIsToldOnceAllBytesAreThere) {
   post_receive(0);
   ASSERT_EQ(deliver(half(1)), kAccepted);
@@ -309,6 +315,7 @@ TEST_F(DeliveryTest, AWriteWithImmediateDataIsPutOffWhileItsCompletionHasNoRoom)
 
 // --- Reads
 
+// Answers are sent when it is the peer's turn, not from within the arrival.
 TEST_F(DeliveryTest, AReadRequestBecomesWorkForItsPeer) {
   ASSERT_EQ(deliver(read()), kAccepted);
   EXPECT_EQ(peer_.works.responses(), 1U);
@@ -359,6 +366,7 @@ TEST_F(DeliveryTest, AReadEndsWhenAllOfItsBytesHaveCome) {
   EXPECT_EQ(peer_.receiver.window().results()[0].code, code_of(Status::bad_key));
 }
 
+// Its bytes would end one behind the buffer.
 TEST_F(DeliveryTest, AnAnswerBeyondTheReadIsDropped) {
   (void)parts_.sender(peer_);
   const auto [index, work] =

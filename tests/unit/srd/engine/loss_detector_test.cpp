@@ -1,4 +1,7 @@
 // Owns the proof that gaps within a path and time across paths tell what is lost, and nothing else.
+//
+// Packets of one path arrive in the order in which they left, so what was overtaken there is lost.
+// Across paths order means nothing: there a packet is lost if one that left much later has arrived.
 #include "srd/engine/loss_detector.hpp"
 
 #include <gtest/gtest.h>
@@ -31,6 +34,7 @@ class LossTest : public ::testing::Test {
     gaps_.note_arrival(slot);
     window_.settle(slot);
   }
+  // After an acknowledgement: what the arrivals that it told of have overtaken.
   std::vector<Psn> gaps(std::uint8_t tolerance = 0) {
     std::vector<Psn> lost;
     gaps_.find(window_, tolerance, [&](SendSlot& slot) {
@@ -66,6 +70,7 @@ TEST_F(LossTest, AGapWithinAPathIsLost) {
   EXPECT_TRUE(gaps().empty());
 }
 
+// Both were told together, in any order.
 TEST_F(LossTest, WhatOneAcknowledgementTellsIsNoGap) {
   const Psn a = send(1, kStart);
   const Psn b = send(1, kStart + 1us);
@@ -92,6 +97,7 @@ TEST_F(LossTest, AllThatLeftBeforeAlongThePathIsLost) {
   EXPECT_EQ(gaps(), (std::vector{b, a}));
 }
 
+// It left anew behind the one that has arrived.
 TEST_F(LossTest, APacketThatWasSentAgainIsJudgedByItsLatestDeparture) {
   const Psn a = send(1, kStart);
   const Psn b = send(1, kStart + 1us);
@@ -111,6 +117,8 @@ TEST_F(LossTest, WhatLeftMuchEarlierIsLostAcrossPaths) {
   EXPECT_EQ(late(10us), std::vector{a});
 }
 
+// A packet that was called lost and arrived all the same shows that paths differ more than was
+// thought.
 TEST_F(LossTest, AMistakeDoublesTheAllowanceForAWhile) {
   const Psn a = send(1, kStart);
   const Psn b = send(2, kStart + 30us);

@@ -88,6 +88,7 @@ TEST_F(MemoryTableTest, RegionMayEndWithTheAddressSpace) {
   EXPECT_EQ(status(insert(0, 100), 0, 100), Status::ok) << "from the first address";
 }
 
+// No byte is touched, so no address is wrong.
 TEST_F(MemoryTableTest, LengthZeroNeedsKeyAndRightsOnly) {
   const RegionKey key = insert(0x1000, 100, kRead);
   EXPECT_EQ(status(key, 0x1000, 0), Status::ok);
@@ -98,6 +99,7 @@ TEST_F(MemoryTableTest, LengthZeroNeedsKeyAndRightsOnly) {
   EXPECT_EQ(status(RegionKey{0}, 0x1000, 0), Status::bad_key);
 }
 
+// A program may register nothing, and gets a key for it.
 TEST_F(MemoryTableTest, RegionWithoutBytes) {
   const auto key = table_.insert({nullptr, 0x1000, 0, kRead, kDomain});
   ASSERT_TRUE(key.has_value());
@@ -106,6 +108,7 @@ TEST_F(MemoryTableTest, RegionWithoutBytes) {
 }
 
 TEST_F(MemoryTableTest, EachRightIsItsOwn) {
+  // Three rights, in every combination, against every combination.
   for (unsigned granted = 0; granted < 8; ++granted) {
     const RegionKey key = insert(0, 10, static_cast<Access>(granted));
     for (unsigned wanted = 0; wanted < 8; ++wanted) {
@@ -123,6 +126,7 @@ TEST_F(MemoryTableTest, AnotherDomainLearnsNothing) {
   EXPECT_EQ(status(key, 1000, 10, kRead, kDomain + 1), Status::bad_key);
 }
 
+// Phantoms stand for memory in simulations of messages larger than any machine's.
 TEST_F(MemoryTableTest, PhantomsAreCheckedButHaveNoBytes) {
   const auto key = table_.insert({nullptr, 0x1000, 1ULL << 40, kRead, kDomain, Placement::phantom});
   ASSERT_TRUE(key.has_value());
@@ -151,6 +155,7 @@ TEST_F(MemoryTableTest, ErasedKeyIsGone) {
   EXPECT_EQ(table_.size(), 0U);
 }
 
+// 256 indices rest before one is used again, and each use has another of 255 generations.
 TEST_F(MemoryTableTest, KeyStaysInvalidForTheNext65280Regions) {
   const RegionKey first = insert(0, 10);
   table_.erase(first);
@@ -182,6 +187,7 @@ TEST_F(MemoryTableTest, KeysOfOneLifeAreNotThoseOfTheNext) {
   EXPECT_LE(again, 20U) << "12800 of 2^24 numbers: five of them twice by chance";
 }
 
+// 24 bits are what a work request of EFA has room for.
 TEST_F(MemoryTableTest, NoKeyIsZeroOrLongerThan24Bits) {
   for (int i = 0; i < 1000; ++i) {
     const RegionKey key = insert(0, 10);

@@ -1,4 +1,7 @@
 // Owns the proof that a peer's life only moves forward. [wire 4.2]
+//
+// A process has a life number, and a higher one after each restart. Packets of a former life may
+// still travel when the next one begins, and must have no effect any more.
 #include "srd/engine/peer_life.hpp"
 
 #include <gtest/gtest.h>
@@ -28,6 +31,7 @@ TEST(PeerLife, TellsFormerLivesFromLaterOnes) {
   EXPECT_FALSE(life.is_followed_by(Life{5}));
 }
 
+// 0 is never a life: it means "not known".
 TEST(PeerLife, ComparesAcrossTheWrap) {
   PeerLife life;
   life.adopt(Life{0xFFFFFFFF});
@@ -58,6 +62,7 @@ TEST(PeerLife, AStrangerIsIntroducedByItsLifeOrByTheProgram) {
   EXPECT_FALSE(asked_for.known());
 }
 
+// A packet that cannot be verified names a life: an answer may go to it, but nothing else follows.
 TEST(PeerLife, AHintIsAnsweredAndNotBelieved) {  // [wire 4.9]
   PeerLife life;
   life.hint(Life{5});

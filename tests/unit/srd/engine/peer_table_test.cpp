@@ -6,6 +6,7 @@
 namespace weft::srd {
 namespace {
 
+// Address and attachment together are a peer.
 PeerKey key(std::uint8_t number) {
   PeerKey key;
   key.address.bytes[0] = static_cast<std::byte>(number);
@@ -53,6 +54,7 @@ TEST(PeerTable, KnowsOnlyIdsOfRecordsInUse) {
   EXPECT_FALSE(peers.knows(PeerId{16}));
 }
 
+// The table remembers the peer that was found last, and must forget that, too.
 TEST(PeerTable, KeepsNothingOfAPeerThatWasForgotten) {
   PeerTable peers(1);
   Peer* const peer = peers.find_or_make(key(1));

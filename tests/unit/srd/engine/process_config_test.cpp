@@ -12,6 +12,7 @@ namespace {
 
 Address address(std::uint8_t last) { return Address::v4(127, 0, 91, last); }
 
+// Over sockets each path is a socket of its own, so a carrier may have few.
 TEST(ProcessConfig, HasNoMorePathsThanItsCarrier) {
   for (const std::uint16_t paths : std::array<std::uint16_t, 3>{1, 2, 16}) {
     const auto io = test::SrdSockets::create({.own = address(1), .paths = paths});

@@ -25,6 +25,7 @@ class ReceiverTest : public ::testing::Test {
     header.psn = psn;
     RxPacket packet;
     packet.ecn = ecn;
+    // The first number of the peer's.
     receiver_.window().advance(Psn{100});
     receiver_.window().accept(Psn{psn});
     receiver_.count_mark(ecn == Ecn::congested);
@@ -47,6 +48,8 @@ TEST_F(ReceiverTest, OwesNothingToBeginWith) {
   EXPECT_FALSE(receiver_.can_ack());
 }
 
+// Four, as the defaults have it; `wait` says how long the echoed packet has waited for its answer,
+// in nanoseconds.
 TEST_F(ReceiverTest, AnswersEverySoManyPackets) {
   EXPECT_FALSE(arrive(100));
   EXPECT_FALSE(arrive(101));
@@ -61,6 +64,7 @@ TEST_F(ReceiverTest, AnswersEverySoManyPackets) {
   EXPECT_FALSE(arrive(104)) << "the count begins anew";
 }
 
+// A mark is news that the sender needs before its next window.
 TEST_F(ReceiverTest, AnswersAtOnceWhatAsksAndWhatIsMarked) {
   EXPECT_TRUE(arrive(100, wire::kAckRequested));
   EXPECT_TRUE(arrive(101, 0, Ecn::congested));
@@ -72,6 +76,7 @@ TEST_F(ReceiverTest, AnswersAtOnceWhatFillsTheLastGap) {
   EXPECT_TRUE(arrive(100));
 }
 
+// One acknowledgement echoes one packet: the marked one, though another came later.
 TEST_F(ReceiverTest, EchoesAMarkThatWasNotToldYet) {
   (void)arrive(100, 0, Ecn::congested);
   (void)arrive(101);
@@ -91,6 +96,7 @@ TEST_F(ReceiverTest, TellsOnceWhatMustComeAgain) {
   EXPECT_EQ(write().results, 0);
 }
 
+// A demand is for credits; nobody else asks this receiver, so all is granted.
 TEST_F(ReceiverTest, AnswersADemandWithAllOfIt) {
   receiver_.note_demand(TimePoint{}, 77);
   EXPECT_TRUE(receiver_.owes_ack());

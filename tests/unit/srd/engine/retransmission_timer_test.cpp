@@ -1,4 +1,8 @@
 // Owns the proof that a sender waits as long as the round-trip time and the silence say.
+//
+// Three waits with different aims: `retransmit_wait` until a packet counts as lost, `tail_wait`
+// until the last packets are asked for by a probe, and the peer's time-out until it counts as dead.
+// All follow from measured round trips, within the bounds below.
 #include "srd/engine/retransmission_timer.hpp"
 
 #include <gtest/gtest.h>
@@ -30,6 +34,7 @@ TEST(RetransmissionTimer, KeepsItsWaitsWithinTheirBounds) {
 
 TEST(RetransmissionTimer, IsTwiceAsPatientUntilQueuesAreKnown) {
   RetransmissionTimer timer(kTuning);
+  // The estimate (10 us and four deviations of 5 us) and the delay of an acknowledgement.
   EXPECT_EQ(timer.retransmit_wait(), 2 * (30us + 2us));  // rtt 10 us, deviation 5 us
   EXPECT_EQ(timer.tail_wait(), timer.retransmit_wait());
   timer.on_round_trip(kStart, 10us, kTuning);
@@ -74,6 +79,7 @@ TEST(RetransmissionTimer, APeerDiesAfterThreeTimeoutsAndTheTimeout) {
   EXPECT_EQ(timeouts, 5);  // 5 ms of silence
 }
 
+// One or two may be a process that got no core.
 TEST(RetransmissionTimer, TwoTimeoutsAreNotEnoughHoweverLongTheyLast) {
   RetransmissionTuning hasty = kTuning;
   hasty.peer_timeout = 1us;
@@ -85,6 +91,7 @@ TEST(RetransmissionTimer, TwoTimeoutsAreNotEnoughHoweverLongTheyLast) {
   EXPECT_TRUE(timer.has_died(hasty));
 }
 
+// Each time-out counts for `max_rto` at most, however late it is taken.
 TEST(RetransmissionTimer, TimeThatTheProcessSleptThroughIsNoSilence) {
   RetransmissionTimer timer(kTuning);
   for (int i = 1; i <= 4; ++i) {
@@ -138,6 +145,8 @@ TEST(RetransmissionTimer, ATailIsAskedForOncePerProgress) {
   EXPECT_EQ(timer.tail_probe_due(), kStart + 5us + timer.tail_wait());
 }
 
+// A debtor is a peer that owes the bytes of a read: it may have much to do. A question to it must
+// be answered soon.
 TEST(RetransmissionTimer, ADebtorHasTimeAndAQuestionNot) {
   RetransmissionTimer timer(kTuning);
   timer.on_sent(kStart);

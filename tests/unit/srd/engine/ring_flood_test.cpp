@@ -22,6 +22,7 @@ namespace {
 using namespace std::chrono_literals;
 using wire::PacketType;
 
+// 256 KiB of frames of some hundred bytes: about a thousand at a time.
 constexpr std::size_t kCapacity = std::size_t{1} << 18;
 constexpr std::size_t kMtu = 4160;
 constexpr AttachmentId kUs{1};
@@ -84,6 +85,8 @@ class RingFlood : public testing::Test {
       header.common.flags = rng_.chance(0.5) ? std::uint8_t{wire::kAckRequested}
                                              : static_cast<std::uint8_t>(rng_.below(256));
       header.common.destination_attachment = kUs.value();
+      // From 512 attachments of eight addresses, in four lives each, for an engine with room for
+      // 256 peers.
       header.common.source_attachment = static_cast<std::uint16_t>(rng_.below(512));
       header.common.destination_qpn = kEndpoint.value();
       header.common.source_qpn = 99;
@@ -131,6 +134,7 @@ class RingFlood : public testing::Test {
 };
 
 TEST_F(RingFlood, IsSeenToTheLastFrameAndHeldInBoundedMemory) {
+  // Until all tables have what they will ever have.
   while (written_ < 50'000) {
     flood();
   }
@@ -139,6 +143,8 @@ TEST_F(RingFlood, IsSeenToTheLastFrameAndHeldInBoundedMemory) {
     flood();
   }
   EXPECT_LE(held(), full + full / 8) << "eight times the packets";
+  // None was lost, and the ring was not declared broken: the packets are garbage, its records are
+  // not.
   EXPECT_EQ(io_->counters().rx_packets, written_);
   EXPECT_GT(engine_->counters().rx_drops, 0U);
   EXPECT_EQ(io_->counters().ports_broken, 0U);

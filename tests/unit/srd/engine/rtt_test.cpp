@@ -8,6 +8,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// After a hundred equal round trips.
 RttEstimator settled_at(Duration rtt) {
   RttEstimator estimate{rtt};
   for (int i = 0; i < 100; ++i) {
@@ -20,6 +21,7 @@ RttEstimator settled_at(Duration rtt) {
 TEST(Rtt, OneSampleOfAnyLengthIsForgotten) {
   RttEstimator estimate = settled_at(20us);
   estimate.add(time_at(3s), 2s);
+  // Twenty times the mean: a sample of two seconds, taken at its word, would have made it seconds.
   EXPECT_LE(estimate.timeout(), 400us);
   for (int i = 0; i < 20; ++i) {
     estimate.add(time_at(4s), 20us);

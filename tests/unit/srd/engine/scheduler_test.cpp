@@ -82,6 +82,7 @@ TEST_F(SchedulerTest, ADelayedReplyWaitsForItsTime) {
   EXPECT_EQ(schedule_.next_due(), kNever);
 }
 
+// A later packet must not put an answer off that an earlier one is waiting for.
 TEST_F(SchedulerTest, ADelayedReplyKeepsItsFirstTime) {
   schedule_.reply_by(*a_, kStart + 2us);
   schedule_.reply_by(*a_, kStart + 3us);
@@ -113,6 +114,8 @@ TEST_F(SchedulerTest, ACancelledReplyThatIsOwedAnewLeavesAtTheNewTime) {
   EXPECT_EQ(schedule_.take_reply(), nullptr);
 }
 
+// To an earlier time only: a call that comes too early finds nothing to do, which is cheaper than
+// to keep the order exact.
 TEST_F(SchedulerTest, ADeadlineOnlyMovesForward) {
   schedule_.arm(*a_, kStart + 5us);
   schedule_.arm(*a_, kStart + 3us);

@@ -11,6 +11,7 @@ constexpr Psn kFirst{100};
 
 class SendWindowTest : public ::testing::Test {
  protected:
+  // Four packets under way.
   SendWindowTest() {
     for (int i = 0; i < 4; ++i) {
       window_.mark_in_flight(window_.open(), kStart);

@@ -39,6 +39,8 @@ class SenderTest : public ::testing::Test {
     config.mtu_payload = kMtu;
     config.checksum = false;
     config.paths = 2;
+    // The plainest of each, so that no policy decides what a test sees: paths in turn, a window
+    // that stays.
     config.path_selector = "oblivious";
     config.congestion_control = "fixed";
     config.max_rto = 1ms;
@@ -86,6 +88,7 @@ class SenderTest : public ::testing::Test {
     wire::ResultEntry entry{};
     entry.psn = psn.value();
     entry.code = code;
+    // Which transmission the news is of: the first one is 0.
     entry.attempt = attempt;
     tell(kFirst, 0, entry);
   }
@@ -205,6 +208,7 @@ TEST_F(SenderTest, AWorkEndsWithItsLastPacket) {
   EXPECT_EQ(ended(), Status::ok);
 }
 
+// Sixteen packets are posted first, and one behind them.
 TEST_F(SenderTest, ShortMessagesTakeTurnsWithALongOne) {
   (void)request(WorkKind::write, 16);
   (void)request(WorkKind::send);
@@ -333,6 +337,7 @@ TEST_F(SenderTest, WhatWasPutOffLeavesLaterWithItsNumber) {
 
 // --- Work that is withdrawn
 
+// Two of four packets have left when the work is withdrawn.
 TEST_F(SenderTest, WithdrawnWorkCountsAsSettled) {
   const Work& work = request(WorkKind::write, 4);
   ASSERT_TRUE(transmit());
@@ -379,6 +384,7 @@ TEST_F(GivenUp, APeerThatHasAnsweredBeforeIsUnresponsive) {
   EXPECT_EQ(wait_in_vain(), Status::unresponsive);
 }
 
+// A peer that is given up is not bothered until the program wants something of it again.
 TEST_F(GivenUp, HasNothingInFlightAndLeavesItsPeerAlone) {
   ASSERT_TRUE(wait_in_vain());
   EXPECT_TRUE(sender_.muted());
@@ -406,6 +412,7 @@ class RationedSender : public SenderTest {
   static EngineConfig rationed() {
     EngineConfig config = configure();
     config.receiver_credits = true;
+    // One packet may leave without a credit.
     config.credit_window = kMtu;
     return config;
   }
@@ -423,6 +430,7 @@ TEST_F(RationedSender, AsksForCreditsAndWaitsForThem) {
 TEST_F(RationedSender, AfterARestartItAsksAnew) {
   (void)request(WorkKind::write, 32);
   (void)transmit_all();
+  // As when the peer has a new life, which knows nothing of what was asked before.
   sender_.restart();
   (void)transmit_all();
   EXPECT_EQ(parts_.counters.credit_requests, 2U);

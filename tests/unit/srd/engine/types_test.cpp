@@ -30,6 +30,7 @@ TEST(Status, WireCodes) {
 
 TEST(Status, EachHasItsText) {
   std::set<std::string_view> texts;
+  // Those that travel, and from 32 on those that only a program is told.
   for (const unsigned code :
        {0U, 1U, 2U, 3U, 4U, 5U, 6U, 7U, 8U, 9U, 10U, 32U, 33U, 34U, 35U, 36U}) {
     texts.insert(to_string(static_cast<Status>(code)));

@@ -1,4 +1,7 @@
 // Owns the proof that lists of works count requests and answers apart, and that queues take turns.
+//
+// A work is one request, or one answer to a peer's read. It lies in a slab and is linked into lists
+// by its index: its peer's, its endpoint's, and one of the queues of what has packets to send.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -42,6 +45,7 @@ TEST_F(WorkListTest, VisitsTheOldestFirstAndLetsItEnd) {
   std::vector<std::uint32_t> visited;
   list.for_each(works_, [&](std::uint32_t index) {
     visited.push_back(index);
+    // From within the visit, as a work that is flushed ends.
     list.remove(works_, index, works_[index]);
   });
   EXPECT_EQ(visited, added);

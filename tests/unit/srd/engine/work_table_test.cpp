@@ -67,6 +67,7 @@ TEST_F(WorkTableTest, EachRequestGivesOneCompletion) {
   EXPECT_EQ(parts_.completions.next(), nullptr);
 }
 
+// A peer that asks for many reads must not keep the program from posting.
 TEST_F(WorkTableTest, RequestsAndAnswersHaveRecordsOfTheirOwn) {
   for (std::uint32_t i = 0; i < kMaxRequests; ++i) {
     EXPECT_NE(response().work, nullptr);
@@ -85,6 +86,7 @@ TEST_F(WorkTableTest, AnAnswerThatEndsTellsNobody) {
   EXPECT_EQ(peer_->works.responses(), 0U);
 }
 
+// `outstanding` counts packets that are not settled.
 TEST_F(WorkTableTest, AWorkEndsWhenNothingOfItIsUnderWay) {
   const auto made = request();
   made.work->outstanding = 1;
