@@ -9,7 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from layer import check, in_layer, make_packages, skip
+from layer import check, in_layer, make_packages
+from outcome import skip
 
 try:
     import yaml

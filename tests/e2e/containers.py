@@ -20,27 +20,13 @@ import sys
 import tempfile
 import time
 
+from outcome import skip, until
+
 PATIENCE = 60
 ADMITTED = 4711
 STRANGER = 4712
 MAPPED = 200000  # root of a container with a user namespace, as everybody else sees it
 CLONE_NEWUSER = 0x10000000
-
-
-def skip(why):
-    print("skipped:", why)
-    sys.exit(77)
-
-
-def until(what, text):
-    end = time.monotonic() + PATIENCE
-    while True:
-        result = what()
-        if result:
-            return result
-        if time.monotonic() > end:
-            sys.exit(f"no {text}")
-        time.sleep(0.02)
 
 
 def run(*words, check=True):
@@ -136,7 +122,7 @@ def container(edits, user, words, pod=None, pod_in_front=True):
         script += [f"mkdir -p {at}", f"mount --move /run/held/{i} {at}"]
     inside = ["env", "-i", "PATH=" + os.environ["PATH"], *edits["env"], *words]
     if user == "mapped":
-        inside = [sys.executable, __file__, "mapped", *inside]
+        inside = [sys.executable, "-B", __file__, "mapped", *inside]
     else:
         inside = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups",
                   "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", *inside]

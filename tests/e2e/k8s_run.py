@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 
-from lab import IMAGE, PATIENCE, Fake, Podman, main, until
+from lab import IMAGE, PATIENCE, Fake, Podman, main
+from outcome import until
 
 SAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                        "../../containers/kubernetes/samples")

@@ -16,24 +16,10 @@ import sys
 import tempfile
 import time
 
+from outcome import skip, until
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 PATIENCE = 120
-
-
-def skip(why):
-    print("skipped:", why)
-    sys.exit(77)
-
-
-def until(what, text):
-    end = time.monotonic() + PATIENCE
-    while True:
-        result = what()
-        if result:
-            return result
-        if time.monotonic() > end:
-            sys.exit(f"no {text}")
-        time.sleep(0.02)
 
 
 class Labs:

@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 
-from lab import HARD, IMAGE, PATIENCE, Podman, main, until
+from lab import HARD, IMAGE, PATIENCE, Podman, main
+from outcome import until
 
 
 class Rounds:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from outcome import skip
+
 PATIENCE = 300
 # Below the mounts of namespaces of its own. Network: only loopback. $given: files at /tmp/given.
 PROLOGUE = r"""
@@ -23,11 +25,6 @@ clean() {
     DEBIAN_FRONTEND=noninteractive "$@"
 }
 """
-
-
-def skip(why):
-    print("skipped:", why)
-    sys.exit(77)
 
 
 def check(condition, what):

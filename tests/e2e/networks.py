@@ -13,6 +13,8 @@ import sys
 import tempfile
 import time
 
+from outcome import skip
+
 PATIENCE = 60
 BYTES = 20_000_000
 
@@ -28,11 +30,6 @@ while left:
     left -= len(block[:left])
 connection.close()
 """
-
-
-def skip(why):
-    print("skipped:", why)
-    sys.exit(77)
 
 
 def run(*words):
@@ -347,7 +344,7 @@ def main():
         run_in_namespaces(weft)
         return
     sys.exit(subprocess.run(
-        ["unshare", "-rn", sys.executable, __file__, weft, weftd, kind, "inside"],
+        ["unshare", "-rn", sys.executable, "-B", __file__, weft, weftd, kind, "inside"],
         timeout=3 * PATIENCE, check=False).returncode)
 
 

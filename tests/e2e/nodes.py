@@ -11,21 +11,10 @@ import sys
 import tempfile
 import time
 
+from outcome import skip, until
+
 PATIENCE = 60
 PROGRAM = ["ib_send_lat", "-c", "SRD", "-x", "0", "-d", "efa_0", "-n", "100", "-s", "64"]
-
-
-def skip(why):
-    print("skipped:", why)
-    sys.exit(77)
-
-
-def until(what, text):
-    end = time.monotonic() + PATIENCE
-    while not what():
-        if time.monotonic() > end:
-            sys.exit(f"no {text}")
-        time.sleep(0.05)
 
 
 class Node:

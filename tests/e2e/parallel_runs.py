@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
+
+from outcome import until
 
 RUNS = 32
 PATIENCE = 300
@@ -53,14 +54,6 @@ def together(weft, environment):
     print(f"{RUNS} runs, {len(set(addresses))} addresses")
 
 
-def until(what, text):
-    end = time.monotonic() + PATIENCE
-    while not what():
-        if time.monotonic() > end:
-            sys.exit(f"no {text}")
-        time.sleep(0.02)
-
-
 def processes_with(mark):
     found = []
     for name in os.listdir("/proc"):
@@ -83,8 +76,8 @@ def killed(weft, environment):
     with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
         victim = subprocess.Popen([weft, "run", "--", "sh", "-c", script],
                                   stdout=log, stderr=log, env=environment)
-    until(lambda: os.path.exists(ready), "programs")
-    until(lambda: len(processes_with(mark)) >= 3, "children")
+    until(lambda: os.path.exists(ready), "programs", PATIENCE)
+    until(lambda: len(processes_with(mark)) >= 3, "children", PATIENCE)
     victim.send_signal(signal.SIGKILL)
     victim.wait(timeout=PATIENCE)
     left = [name for name in os.listdir(folder) if name.startswith("weft-")]
@@ -95,7 +88,8 @@ def killed(weft, environment):
     try:
         process, output = start_run(weft, 1, environment)
         assert process.wait(timeout=PATIENCE) == 0, (output.seek(0), output.read())
-        until(lambda: processes_with(mark) == [bystander.pid], "end of the left-over programs")
+        until(lambda: processes_with(mark) == [bystander.pid], "end of the left-over programs",
+              PATIENCE)
         assert bystander.poll() is None
         left = [name for name in os.listdir(folder) if name.startswith("weft-")]
         assert not left, left
