@@ -1,5 +1,7 @@
 // Owns chaos: processes on a weftd's network that are killed, stopped and started again, and a
-// weftd that is, while the others work. WEFT_CHAOS_ROUNDS and WEFT_CHAOS_SEED choose more than the
+// weftd that is, while the others work. Each process is forked from the test and runs an engine of
+// its own, without a stock program in between; what they tell each other (addresses, keys, counts)
+// stands on a board in shared memory. WEFT_CHAOS_ROUNDS and WEFT_CHAOS_SEED choose more than the
 // default.
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -42,12 +44,14 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
+// Three, so that with any one of them gone there are two that must go on.
 constexpr int kEnds = 3;
 constexpr std::size_t kSlots = 32;  // requests of a process under way
 constexpr std::uint32_t kSize = 8192;
 constexpr std::uint32_t kQkey = 0xC4A05;
 constexpr std::uint32_t kDomain = 1;
 constexpr int kBroken = 17;  // exit code of a process that saw a rule broken
+// Only ends a test that hangs. Dead peers are given up after 1.5 s (see Worker).
 constexpr auto kPatience = seconds{40};
 
 // What the processes and the test share. Of each place on the network there is one at a time.
@@ -58,6 +62,8 @@ struct Board {
     std::atomic<std::uint64_t> buffer{0};
     std::array<std::byte, 16> address{};
     std::atomic<std::uint64_t> posted{0}, ended{0};  // of the present life
+    // The round of the test that the counts below are of. Each end clears them itself when it sees
+    // a new round: what ended well before the event does not count for after it.
     std::atomic<std::uint64_t> round{0}, well_in_round{0};
     std::array<std::atomic<std::uint32_t>, kEnds> met{};  // life with which a request went well
     std::atomic<bool> quiet{false};  // it was told to finish, and nothing is open
@@ -103,6 +109,8 @@ class Worker {
     }
     check(attached.has_value(), attached ? "" : attached.error().message.c_str());
     auto config = srd::process_config(attached->io->capabilities(), attached->id, attached->life);
+    // Instead of ten seconds, for the sake of the test: each killed process costs the others this
+    // long. It is still several times the longest nap of a process that is only stopped.
     config.peer_timeout = milliseconds{1500};
     qpn_ = srd::Qpn{attached->first_qpn + 1};
     auto& own = board_.ends[static_cast<std::size_t>(place)];
@@ -131,9 +139,12 @@ class Worker {
       met = 0;
     }
     own.quiet = false;
+    // Last, and with release: whoever reads this life finds the fields above filled in.
     own.life.store(attached->life.value(), std::memory_order_release);
   }
 
+  // Until it is killed. It polls as a program does that spins for a while and then sleeps: both
+  // ways of waiting must notice what becomes of the others.
   [[noreturn]] void run() {
     auto& own = board_.ends[static_cast<std::size_t>(place_)];
     srd::Idler idler;
@@ -162,6 +173,7 @@ class Worker {
 
  private:
   struct Slot {
+    // A cookie is never used twice, and leads back to its slot: cookie % kSlots.
     std::uint64_t cookie = 0;  // 0: free
     int to = 0;
     std::uint32_t life = 0;  // of the other when it was posted
@@ -239,6 +251,7 @@ class Worker {
       request.remote_key = srd::RegionKey{other.key};
       return request;
     };
+    // A quarter are reads: their answers come from a process that may just have died.
     return next_ % 4 == 0 ? engine.post(fill(srd::ReadRequest{}))
                           : engine.post(fill(srd::WriteRequest{}));
   }
@@ -275,6 +288,7 @@ class ChaosTest : public ::testing::TestWithParam<bool> {
   static pid_t start(const Body& body) {
     const pid_t pid = ::fork();
     if (pid == 0) {
+      // Nothing of this outlives a test that crashes.
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       body();
       ::_exit(1);
@@ -297,6 +311,7 @@ class ChaosTest : public ::testing::TestWithParam<bool> {
       ::_exit(daemon && (*daemon)->run() ? 0 : 1);
     });
   }
+  // The life is cleared first: nobody counts a request to the dead one as one to its successor.
   void start_worker(int place) {
     const auto at = static_cast<std::size_t>(place);
     board_->ends[at].life = 0;
@@ -317,6 +332,7 @@ class ChaosTest : public ::testing::TestWithParam<bool> {
     }
     return ::testing::AssertionSuccess();
   }
+  // What a failed wait needs to be understood: who lacks what of whom.
   [[nodiscard]] std::string books() const {
     std::string text;
     for (std::size_t i = 0; i < kEnds; ++i) {
@@ -405,6 +421,7 @@ TEST_P(ChaosTest, SurvivorsGoOnAndTheDeadComeBack) {
     constexpr std::array kNames{"kill", "stop", "kill weftd", "stop weftd"};
     SCOPED_TRACE("round " + std::to_string(round) + ": " + kNames[what] + " " +
                  std::to_string(victim));
+    // At any point of what the others are just doing.
     std::this_thread::sleep_for(std::chrono::microseconds{rng.below(5000)});
     const auto nap = milliseconds{20 + rng.below(200)};
     switch (what) {
@@ -444,6 +461,8 @@ TEST_P(ChaosTest, SurvivorsGoOnAndTheDeadComeBack) {
       "nothing is open any more"));
   for (const auto& end : board_->ends) {
     EXPECT_EQ(end.posted, end.ended);
+    // Descriptors and memory would grow with each round if something were kept of the dead: none of
+    // these bounds depends on how many rounds there were.
     EXPECT_LT(end.fds, 64);
   }
   EXPECT_LE(count_fds(weftd_), fds_before + 2);

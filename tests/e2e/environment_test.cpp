@@ -1,5 +1,6 @@
 // Owns what is promised about the surroundings of networks: directories, device trees, descriptors
-// and the variables of a shell.
+// and the variables of a shell. Each test is a script of a shell, as a user would type it, with a
+// runtime directory of its own (r): whatever is found in it afterwards, weft has left there.
 #include <fcntl.h>
 
 #include "tests/e2e/program_fixture.hpp"
@@ -37,6 +38,7 @@ TEST_F(SurroundingsTest, DeviceTreesFollowDeviceAndNetwork) {
 TEST_F(SurroundingsTest, DevicesAreThoseThatTheNetworkWasMadeFor) {
   WEFT_NEEDS("ibv_devices");
   WEFT_NEEDS_A_PLAIN_BUILD("a stock program cannot load a sanitized library");
+  // `exec` and `env` say in two ways what a program sees; both must follow the network's kind.
   const std::string kinds = "; ibv_devices 2>/dev/null | grep -oE '(rxe|efa)_0' || echo none";
   const std::string asked = "$weft exec lab h1 -- sh -c \"true" + kinds +
                             "\"; (eval \"$($weft env lab h1)\"" + kinds + "); ";
@@ -70,6 +72,7 @@ TEST_F(SurroundingsTest, AProfilesFileIsRemembered) {
 }
 
 TEST_F(SurroundingsTest, OnlyDirectoriesOfOnesOwnAreUsed) {
+  // What another user could prepare in a shared /tmp: a link, or a folder that others may write to.
   const std::string parent = "r/weft-" + std::to_string(::geteuid());
   // A link in place of the parent, or of the network.
   EXPECT_EQ(here("mkdir -m 700 elsewhere && ln -s ../elsewhere " + parent +
@@ -91,6 +94,8 @@ TEST_F(SurroundingsTest, OnlyDirectoriesOfOnesOwnAreUsed) {
 }
 
 TEST_F(SurroundingsTest, WhatCannotBeANameIsSaidToBeNone) {
+  // 63 is the longest name that is allowed; refused are a line break, one byte more, far more,
+  // nothing, and a way out of the directory.
   const std::string longest(63, 'n');
   for (const std::string& name : {std::string("\"$(printf 'a\\nb')\""), longest + "n",
                                   std::string(300, 'n'), std::string("''"), std::string("..")}) {
@@ -115,6 +120,9 @@ TEST_F(SurroundingsTest, AnothersRuntimeDirectoryIsNotUsed) {
 
 TEST_F(SurroundingsTest, WeftdInheritsNothing) {
   const Outcome outcome = here(
+      // A lock and a pipe of the caller's, which a weftd that kept its descriptors would hold for
+      // as long as it lives; and not the folder that it was started in, which could then not be
+      // unmounted.
       "exec 9>lock; flock 9; mkfifo pipe; (exec 8>pipe; $weft up lab --device none >/dev/null) & "
       "timeout 20 cat pipe; echo ended:$?; exec 9>&-; flock -n lock true; echo free:$?; "
       "readlink /proc/$(pgrep -f \"weftd --dir $XDG_RUNTIME_DIR\")/cwd; $weft down lab");
@@ -132,6 +140,7 @@ TEST_F(SurroundingsTest, WeftdInheritsNothing) {
 
 TEST_F(SurroundingsTest, DirectoriesThatOnlyLookLikeOursStay) {
   const Outcome outcome = here(
+      // It has the prefix of ours and is old, but no lock of a run.
       "mkdir r/weft-backup; touch r/weft-backup/owner; touch -d '1 hour ago' r/weft-backup; "
       "$weft run --device none -q -- true; ls r/weft-backup");
   EXPECT_EQ(outcome.output, "owner\n");

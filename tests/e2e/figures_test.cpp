@@ -1,14 +1,16 @@
 // Owns what the weft program promises about its figures: output that is lost, text that is not
-// UTF-8, processes that measure, and what is refused before.
+// UTF-8, processes that measure, and what is refused before. A figure that was not measured or not
+// written must never look like a good one.
 #include "tests/e2e/program_fixture.hpp"
 
 namespace weft::testing {
 namespace {
 
+// Ends in a blink: for tests of what is done with a result, whatever it is.
 constexpr const char* kTiny =
     "name: tiny\ntopology: {generator: leaf-spine, hosts: 4, hosts_per_leaf: 2}\n"
     "traffic: [{kind: incast, senders: 2, bytes: 20000}]\nbounds: {tail_fct_us: 100}\n";
-// Takes minutes.
+// Takes minutes: for tests that must end before it does.
 constexpr const char* kSlow =
     "name: slow\ntopology: {generator: leaf-spine, hosts: 16, hosts_per_leaf: 4}\n"
     "traffic: {kind: permutation, bytes: 10GB}\ntime_limit: 100s\n";
@@ -35,6 +37,7 @@ TEST_F(ProgramTest, AReaderThatLeftEndsTheCommandAsTheSignalWould) {
         " && { trap '' PIPE; while echo there 2>/dev/null; do :; done; timeout 60 " WEFT_PROGRAM
         " " +
         arguments + "; echo $? >code; } | true");
+    // 128 + SIGPIPE, which a shell takes for the quiet end of a pipeline.
     EXPECT_EQ(read("code"), "141\n") << arguments;
   }
 }
@@ -43,6 +46,7 @@ TEST_F(ProgramTest, AReaderThatLeftEndsTheCommandAsTheSignalWould) {
 TEST_F(ProgramTest, SimulationsEndWhenTheirResultsCannotBeWritten) {
   write("s.yaml", kTiny);
   write("slow.yaml", kSlow);
+  // After 50 seconds `timeout` would end it, with another code.
   const Outcome outcome = weft("sim s.yaml slow.yaml --json --jobs 2 >/dev/full", 50);
   EXPECT_EQ(outcome.code, 1) << outcome.output;
 }
@@ -84,6 +88,8 @@ TEST_F(ProgramTest, AMissedBoundSaysOnWhichSideOfTheLimitItIs) {
 }
 
 TEST_F(ProgramTest, WhatWasNotMeasuredIsNoZero) {
+  // With its only link down nothing is ever received: there is no latency, and 0 us would be a
+  // record.
   const std::string dead = " --fault 'link: h1-fabric, down: true'";
   const Outcome outcome = weft(kPerf + dead);
   EXPECT_EQ(outcome.code, 1) << outcome.output;
@@ -103,6 +109,7 @@ TEST_F(ProgramTest, FaultsThatMakeNoSenseAreRefused) {
   refused("link: h1->fabric, loss: [1,2]", "loss: expected a number");
   refused("link: [h1->fabric], loss: 1", "link: expected");
   refused("link: h1-*", "nothing happens to the link: say one of down, loss,");
+  // Text that refers to itself would be expanded for ever.
   refused("a: &x {b: *x}", "in one another");
   refused("a: &x [*x]", "in one another");
   refused("link: h1->fabric, loss: 0.1, loss: 0.5", "'loss' is here a second time");

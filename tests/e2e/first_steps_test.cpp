@@ -21,6 +21,7 @@ TEST_F(ProgramTest, TheDemoSurvivesTheDeathOfASpineAndTellsIt) {
   EXPECT_EQ(result["passed"], true);
   EXPECT_EQ(result["wrong_blocks"], 0);
   EXPECT_GT(result["verified_bytes"], 0);
+  // The story of the demo would otherwise be told about a network in which nothing happened.
   EXPECT_GT(result["lost_in_network"], 0);
   EXPECT_GT(result["retransmitted"], 0);
   EXPECT_GT(result["detected_ms"], 0);
@@ -37,6 +38,7 @@ TEST_F(ProgramTest, TheDemoShowsAStockProgramOrSaysWhyNot) {
   ASSERT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(objects(outcome.output).size(), 1U) << outcome.output;
   const Outcome without = run_shell(
+      // Without a path there is no stock program, and the rest of the demo goes on.
       "env PATH=/nonexistent " WEFT_PROGRAM " demo --seconds 1 --out " + directory_ + "/out2");
   EXPECT_EQ(without.code, 0) << without.output;
   EXPECT_TRUE(without.says("skipped the unmodified RDMA program")) << without.output;

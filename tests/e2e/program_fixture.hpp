@@ -1,4 +1,5 @@
-// Owns what tests of the weft program share: a directory, and networks with names, of one test.
+// Owns what tests of the weft program share: a directory, and networks with names, of one test. The
+// program is the one that was just built, called through a shell as a user calls it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,6 +17,7 @@
 #include "tests/conformance/run_weft.hpp"
 #include "tests/support/temporary_folder.hpp"
 
+// For tests in which the address sanitizer itself would be what fails.
 #ifdef __SANITIZE_ADDRESS__
 #define WEFT_NEEDS_A_PLAIN_BUILD(why) GTEST_SKIP() << "not with sanitizers: " why
 #else
@@ -39,16 +41,19 @@ inline std::string without_block(std::string text) {
 // A directory, and networks with names, of this test alone.
 class ProgramTest : public ::testing::Test {
  protected:
+  // By number of the process: tests of one build run beside each other on one machine.
   void SetUp() override { name_ = "e2e-" + std::to_string(::getpid()); }
   void TearDown() override {
     if (is_up_) {
       weft("down " + name_);
     }
   }
+  // With runs kept in the test's directory and not among the user's. The time only ends what hangs.
   Outcome weft(const std::string& arguments, int seconds = 60) {
     return run_shell("cd " + directory_ + " && WEFT_RUNS=" + directory_ + "/runs timeout " +
                      std::to_string(seconds) + " " WEFT_PROGRAM " " + arguments);
   }
+  // Without devices: few of these tests have a stock program that would look for one.
   void up(const std::string& options = "") {
     const Outcome outcome = weft("up " + name_ + " --device none " + options);
     ASSERT_EQ(outcome.code, 0) << outcome.output;
@@ -61,6 +66,7 @@ class ProgramTest : public ::testing::Test {
     std::ifstream file(directory_ + "/" + name);
     return {std::istreambuf_iterator<char>(file), {}};
   }
+  // Of output with --json: one object on each line, with lines for people in between.
   static std::vector<json> objects(const std::string& lines) {
     std::vector<json> all;
     std::istringstream text(lines);

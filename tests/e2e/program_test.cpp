@@ -1,5 +1,7 @@
 // Owns what the weft program promises to people: files checked, networks that stay, captures, and
-// what becomes of programs under `weft run`.
+// what becomes of programs under `weft run`. What is judged is what a user gets to see: exit code,
+// text, files. Waits in the scripts end with what they wait for; their 200 or 300 turns only end a
+// test that hangs.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,6 +17,7 @@ namespace weft::testing {
 namespace {
 
 TEST_F(ProgramTest, FilesAreCheckedWithFileLineAndRemedy) {
+  // One file of each kind that `validate` knows, and each of the others has one mistake in it.
   write("good.yml",
         "name: lab\ntopology:\n  nodes: {h1: {kind: host}, h2: {kind: host}, sw: {}}\n"
         "  links:\n    - {endpoints: [h1, sw]}\n    - {endpoints: [h2, sw]}\n");
@@ -49,12 +52,14 @@ TEST_F(ProgramTest, FilesAreCheckedWithFileLineAndRemedy) {
 
 TEST_F(ProgramTest, ImpairmentsAreSetShownAndReset) {
   up();
+  // The second command changes one property and keeps the other.
   EXPECT_EQ(weft("impair " + name_ + " 'h1->fabric' --loss 1%").code, 0);
   const Outcome merged = weft("impair " + name_ + " 'h1->fabric' --delay 50us --json");
   const auto lines = objects(merged.output);
   ASSERT_EQ(lines.size(), 1U) << merged.output;
   EXPECT_EQ(lines[0], (json{{"link", "h1->fabric"}, {"loss", 0.01}, {"extra_delay", "50us"}}));
   EXPECT_TRUE(weft("impair " + name_ + " --reset").says("nothing is impaired"));
+  // 2: asked in the wrong way; 1: asked properly, of something that is not there.
   EXPECT_EQ(weft("impair " + name_ + " 'h1->fabric' --loss 200%").code, 2);
   EXPECT_EQ(weft("impair " + name_ + " 'h1->fabric' --loss much").code, 2);
   const Outcome nowhere = weft("impair " + name_ + " nowhere --loss 1%");
@@ -93,6 +98,8 @@ TEST_F(ProgramTest, ACaptureShowsFramesAndWhyTheyWereLost) {
       lost += frame.comment == "dropped: loss" ? 1 : 0;
     }
   }
+  // 300 messages, and what is sent again. A share of 0.05 among so few scatters by about 0.013: the
+  // bound is more than three times that.
   EXPECT_GT(sent, 200U) << ran.output;
   EXPECT_NEAR(static_cast<double>(lost) / static_cast<double>(sent), 0.05, 0.045);
   EXPECT_EQ(file.frames.size(), json::parse(stopped.output)["packets"].get<std::size_t>());
@@ -110,6 +117,7 @@ TEST_F(ProgramTest, MetricsAreServedOnASocket) {
 }
 
 TEST_F(ProgramTest, ALargeNetworkIsShownAndComesUpOnce) {
+  // 254 is what fits into the third byte of an address (127.B.h.n).
   up("--hosts 254 --nics 16");
   const auto nics = [&] {
     return json::parse(weft("status " + name_ + " --json").output, nullptr, false)["nics"].size();
@@ -137,6 +145,7 @@ TEST_F(ProgramTest, AShellBecomesAHost) {
 TEST_F(ProgramTest, AServerIsWaitedForEvenBehindAWrapper) {
   WEFT_NEEDS("python3");
   const std::string port = own_port();
+  // It listens only after a second, and in a child of the program that weft started.
   write("server.py", "import socket, time\ntime.sleep(1)\ns = socket.create_server(('127.0.0.1', " +
                          port + "))\ns.accept()[0].sendall(b'hello')\n");
   write("client.py",
@@ -197,6 +206,7 @@ TEST_F(ProgramTest, SignalsReachThePrograms) {
 
 TEST_F(ProgramTest, WhenOneFailsTheOthersEndAndNobodyElseDoes) {
   const Outcome outcome = run_shell(
+      // The first is no program of the run, but as like its programs as can be.
       "sleep 300 & other=$!; " WEFT_PROGRAM
       " run --device none -q --grace 0.1 -- sleep 300 : sh -c 'exit 9' : sleep 300; code=$?; "
       "kill -0 $other && kill $other && exit $code");
@@ -241,6 +251,7 @@ TEST_F(ProgramTest, ARunLeavesWhatItTakesToRepeatIt) {
 }
 
 TEST_F(ProgramTest, ADirectoryOfARunHoldsOneRun) {
+  // More hosts and a fault: whatever of this run were still there after the second would be seen.
   ASSERT_EQ(weft("run --device none --fault 'link: h1-*, loss: 0.1' --out out -n 2 -- true").code,
             0);
   const Outcome outcome = weft("run --device none --no-prefix --json --out out -- true");
@@ -353,6 +364,8 @@ TEST_F(ProgramTest, ExecFindsNetworkAndHostByItself) {
   EXPECT_EQ(said(exec + "one h2 " + show).output, "h2\n");
   EXPECT_EQ(said("WEFT_HOST=h3 " + exec + show).output, "h3\n");
   EXPECT_EQ(said("WEFT_HOST=h3 " + exec + "one " + show).output, "h3\n");
+  // Ranks begin at 0, hosts at 1, and a rank beyond the last host begins again at h1. With several
+  // of the variables set the first of those that weft knows counts.
   EXPECT_EQ(said("OMPI_COMM_WORLD_RANK=1 PMI_RANK=2 " + exec + show).output, "h2\n");
   for (const char* variable : {"PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
     EXPECT_EQ(said(std::string(variable) + "=3 " + exec + show).output, "h1\n") << variable;
@@ -365,6 +378,7 @@ TEST_F(ProgramTest, ExecFindsNetworkAndHostByItself) {
   EXPECT_EQ(which.code, 2);
   EXPECT_TRUE(which.says("one, two")) << which.output;
   EXPECT_EQ(said("WEFT_NETWORK=two WEFT_HOST=h1 " + exec + show).output, "h1\n");
+  // Brackets mean something to the parser of the command line; behind -- nothing may.
   EXPECT_EQ(said(exec + "one h2 -- printf '<%s>' '[a,b]' '[]' x").output, "<[a,b]><[]><x>");
   EXPECT_EQ(said("WEFT_HOST=h3 " + exec + "one -- printf '<%s>' '[a,b]'").output, "<[a,b]>");
   EXPECT_EQ(said(exec + "one h2 -- '{}'").code, 127);
@@ -378,6 +392,7 @@ TEST_F(ProgramTest, RanksOfMpirunAreHostsOfTheirOwn) {
   WEFT_NEEDS("mpicc.openmpi");
   WEFT_NEEDS_A_PLAIN_BUILD("a stock program cannot load a sanitized library");
   write("a.c",
+        // Each rank adds its rank + 99 in the last round: 0+1+2+3 + 4*99 = 402.
         "#include <mpi.h>\n#include <stdio.h>\n#include <stdlib.h>\nint main(int c, char** v) {\n"
         "int rank, size, sum; MPI_Init(&c, &v); MPI_Comm_rank(MPI_COMM_WORLD, &rank);\n"
         "MPI_Comm_size(MPI_COMM_WORLD, &size);\n"
@@ -402,6 +417,7 @@ TEST_F(ProgramTest, RanksOfMpirunAreHostsOfTheirOwn) {
 
 TEST_F(ProgramTest, AnMpiProgramWithoutALauncherIsPointedToOne) {
   WEFT_NEEDS("mpicc.openmpi");
+  // It is linked against MPI, which is what weft looks at, and never calls it.
   write("a.c", "#include <mpi.h>\nint main(int c, char** v) { if (c > 9) MPI_Init(&c, &v); }\n");
   ASSERT_EQ(run_shell("cd " + directory_ + " && mpicc.openmpi -o a a.c").code, 0);
   const Outcome alone = weft("run --device none -n 2 -- ./a");
@@ -440,6 +456,7 @@ TEST_F(ProgramTest, AProgramSeesItsPortGoDownAndComeBack) {
   const std::size_t other = at("PORT_ACTIVE");
   const std::size_t rail1 = at("rail 1");
   ASSERT_NE(rail1, std::string::npos) << outcome.output;
+  // First the states of rail 1 and rail 0 while rail 1 is down, then rail 1's after it came back.
   EXPECT_LT(down, other) << outcome.output;
   EXPECT_LT(at("PORT_ACTIVE", other + 1), rail1) << outcome.output;
   EXPECT_EQ(at("PORT_DOWN", down + 1), std::string::npos) << outcome.output;
@@ -458,6 +475,7 @@ TEST_F(ProgramTest, PeersAreMeasuredInTheSameSession) {
 }
 
 TEST_F(ProgramTest, AnInterruptEndsAllPeers) {
+  // A peer that never ends. Of the three only the first is started.
   write("fi_pingpong", "#!/bin/sh\necho started >>" + directory_ + "/said\nexec sleep 60\n");
   std::filesystem::permissions(directory_ + "/fi_pingpong", std::filesystem::perms::owner_all);
   const Outcome outcome =

@@ -1,5 +1,6 @@
 // Owns what `weft run` promises about the files around it, its output, its signals and the
-// terminal.
+// terminal. The programs are lines of a shell; where a test has to know that one runs, it first
+// writes its number into a file (pid).
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
@@ -44,6 +45,8 @@ class OnTerminal {
   void type(const std::string& text) {
     ASSERT_EQ(::write(terminal_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
   }
+  // Reads until the text is there. A terminal echoes what is typed: tests look for what only the
+  // program can have said.
   [[nodiscard]] bool shows(const std::string& text) {
     const auto patience = steady_clock::now() + std::chrono::seconds{30};
     while (shown_.find(text) == std::string::npos && steady_clock::now() < patience) {
@@ -91,6 +94,7 @@ TEST_F(ProgramTest, FilesOfTheUserSurviveARunInTheirDirectory) {
   EXPECT_EQ(refused.code, 1) << refused.output;
   EXPECT_TRUE(refused.says("topology.yml") && refused.says("--out")) << refused.output;
   EXPECT_EQ(read("topology.yml"), "mine\n");
+  // A single file with the name of one of the run's, in a directory that no run has made.
   std::filesystem::create_directory(directory_ + "/fresh");
   write("fresh/metrics.prom", "mine\n");
   EXPECT_EQ(weft("run --device none --out fresh -- true").code, 1);
@@ -122,6 +126,7 @@ TEST_F(ProgramTest, WhatARunWritesGoesThroughNoLink) {
 }
 
 TEST_F(ProgramTest, ACaptureOfARunIsInItsDirectory) {
+  // The first four bytes are the block type of a pcapng file's section header.
   for (int turn = 0; turn < 2; ++turn) {  // the second one replaces the first one's
     const Outcome outcome = weft("run --capture --device none -q --out captured -- true");
     EXPECT_EQ(outcome.code, 0) << outcome.output;
@@ -164,11 +169,13 @@ TEST_F(ProgramTest, ArgumentsAreAnyBytes) {
     return without_block(
         weft("run --device none -q --no-prefix -- printf '%s' '" + word + "'").output);
   };
+  // JSON and other text with braces goes through, a word in them that weft knows is replaced.
   EXPECT_EQ(said("{a}{h1.ip}"), "{a}127.B.1.1");
   EXPECT_EQ(said("{\"a\": {h1.ip}}"), "{\"a\": 127.B.1.1}");
   EXPECT_EQ(said("{{h1.ip}"), "{127.B.1.1");
   EXPECT_EQ(said("{x.dev} {h1.ip"), "{x.dev} {h1.ip");
   EXPECT_EQ(said("}{h1.ip}{"), "}127.B.1.1{");
+  // This looks like one of weft's and names no host: to hand it on would hide the mistake.
   EXPECT_EQ(weft("run --device none -- echo {h9.ip}").code, 1);
   const std::string run = "run --device none -q --no-prefix ";
   EXPECT_EQ(weft(run + "-- printf '<%s>' '[a,b]' '[]' x '{}' '' %%").output,
@@ -192,6 +199,8 @@ TEST_F(ProgramTest, AReaderThatDoesNotReadHoldsNobody) {
 TEST_F(ProgramTest, TheOutputsOfProgramsComeWholeWhenTheReaderIsSlow) {
   const Outcome outcome = run_shell(WEFT_PROGRAM
                                     " run --device none -q -n 2 -- seq 100000 | "
+                                    // Each number must come twice, once of each host, whatever
+                                    // waited where.
                                     "(sleep 1; cat) | sed 's/.* //' | sort -n | uniq -c | "
                                     "awk '$1 != 2' | wc -l");
   EXPECT_EQ(outcome.output, "0\n");
@@ -245,6 +254,7 @@ TEST_F(ProgramTest, InterruptedCommandsLeaveNoDirectories) {
           run_shell("cd " + directory_ + " && mkdir -p r && export XDG_RUNTIME_DIR=" + directory_ +
                     "/r && chmod 700 r && timeout -s " + signal + " 2 " WEFT_PROGRAM " " +
                     arguments + " >said 2>&1; echo $?; ls r | wc -l");
+      // 124 is that of `timeout` itself: the command has ended in time after the signal.
       EXPECT_EQ(outcome.output, "124\n0\n") << arguments << " " << signal << read("said");
     }
   }
@@ -296,6 +306,7 @@ TEST_F(ProgramTest, AJobStopsAndGoesOnAsOne) {
   shell.type(WEFT_PROGRAM
              " run --device none -q -- sh -c 'echo rea\"\"dy; read line; echo got:$line'\n");
   ASSERT_TRUE(shell.shows("ready")) << shell.shown();
+  // Ctrl-Z.
   shell.type("\x1A");
   EXPECT_TRUE(shell.shows("Stopped")) << shell.shown();
   shell.type("fg\n");
@@ -307,6 +318,7 @@ TEST_F(ProgramTest, AJobStopsAndGoesOnAsOne) {
 
 // Signals that are ignored, and closed standard streams, come from whatever started weft.
 TEST_F(ProgramTest, WhatWeftInheritsDoesNotHoldIt) {
+  // With SIGCHLD ignored the kernel keeps no exit code for who waits.
   const Outcome ignored = run_shell("timeout -s KILL 20 env --ignore-signal=CHLD " WEFT_PROGRAM
                                     " run --device none -q -- sh -c 'exit 6'");
   EXPECT_EQ(ignored.code, 6) << ignored.output;
@@ -341,6 +353,8 @@ TEST_F(ProgramTest, FramesThatTheDiskDoesNotTakeAreSaidToBeMissing) {
   WEFT_NEEDS("ibv_devinfo");
   WEFT_NEEDS("ib_write_bw");
   WEFT_NEEDS_A_PLAIN_BUILD("a stock program cannot load a sanitized library");
+  // 200 messages of 64 KiB are 13 MB, more than the file may become: the measurement ends well, and
+  // the capture does not hold all of it.
   const std::string words = "ib_write_bw -x 0 -F -n 200 -p " + own_port();
   const Outcome outcome = run_shell("cd " + directory_ +
                                     "; ulimit -f 12000; timeout 60 " WEFT_PROGRAM
@@ -383,6 +397,8 @@ TEST_F(ProgramTest, ADemoWithoutProcessesEndsOnlyItself) {
   WEFT_NEEDS_A_PLAIN_BUILD("the sanitizer's library wants to be loaded first");
   write(
       "fork.c",
+      // The third fork fails; a kill of everybody (a number below 1 that nobody checked) ends the
+      // program with 99 instead of all that this user runs.
       "#include <errno.h>\n#include <stdlib.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n"
       "static int forks;\n"
       "int fork(void) { if (++forks < 3) return syscall(SYS_fork); errno = EAGAIN; return -1; }\n"
