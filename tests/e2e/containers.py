@@ -23,6 +23,7 @@ import time
 from outcome import skip, until
 
 PATIENCE = 60
+# Numbers that no account of a usual machine has.
 ADMITTED = 4711
 STRANGER = 4712
 MAPPED = 200000  # root of a container with a user namespace, as everybody else sees it
@@ -52,6 +53,7 @@ class Network:
     def processes(self):
         return [process for nic in self.status()["nics"] for process in nic["processes"]]
 
+    # Killed, not ended: the new weftd finds the old one's files, as after a crash.
     def again(self):
         os.kill(self.status()["pid"], signal.SIGKILL)
         until(lambda: self.status() is None, "end of weftd")  # it takes a moment to die
@@ -90,6 +92,8 @@ class Pod:
 
 def mapped(user, words):
     """Becomes the first process of a user namespace whose root is `user` outside."""
+    # The child makes the namespace, and only its parent, which is outside, may write the maps: each
+    # waits for the other by a pipe.
     inside, go = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
@@ -113,6 +117,8 @@ def mapped(user, words):
 def container(edits, user, words, pod=None, pod_in_front=True):
     """The words of a command that runs `words` in a container with these edits. `user` is a number,
     or "mapped"."""
+    # All sources are bound before any is moved to its place: one place may lie below another's
+    # source, or cover it.
     script = ["set -e", "mkdir -p /run/held"]
     for i, mount in enumerate(edits["mounts"]):
         source = shlex.quote(mount["hostPath"])
@@ -183,12 +189,15 @@ def users(weft, folder):
             code, text = run(*container(devices["h1"], STRANGER, ["ibv_devinfo", "-d", "efa_0"]),
                              check=False)
             assert code != 0 and f"does not admit uid {STRANGER}" in text, text
+            # One try of a program may knock more than once, so the count only has to grow.
             before, refused = refused, network.status()["refused"]
             assert refused > before, (before, refused)
         with open(events, encoding="utf-8") as file:
             refusals = [json.loads(line) for line in file if '"refuse"' in line]
         assert {line["uid"] for line in refusals} == {STRANGER}, refusals
         times = [line["times"] for line in refusals]
+        # Events are written at the 1st, 2nd, 4th, 8th ... refusal: a stranger must not fill the
+        # file.
         assert times == [1 << i for i in range(refused.bit_length())], (times, refused)
         # The others do not notice.
         latency(lambda words: container(devices["h2"], 0, words, pod),
@@ -265,6 +274,7 @@ def cdi(weft, folder):
         seen = {one.stdout.readline() for one in beside}
         for one in beside:
             one.communicate("end\n")
+        # 12 containers that all drew the same one of three hosts would be an accident of 1 in 3^11.
         assert len(seen) > 1, f"{len(beside)} containers on {seen}"
         listed = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
         assert listed == ["weft-lab-efa.json", "weft-lab-rxe.json"], listed
@@ -340,6 +350,8 @@ def escape(weft, folder):
             tree = next(variable.rsplit("/", 1)[1] for variable in devices["h1"]["env"]
                         if variable.startswith("WEFT_DEVICES="))
             at = "/run/weft/" + name.replace("TREE", tree)
+            # A link to a folder would have files made in it; one to a file would have it
+            # overwritten.
             for target in (outside, os.path.join(outside, "file")):
                 run(*container(devices["h1"], 0,
                                ["sh", "-c", f"rm -rf {at}; ln -s {target} {at}"]))
@@ -354,6 +366,7 @@ def escape(weft, folder):
             container(devices["h1"], 0, [sys.executable, "-c", SWAPS, outside]),
             stdout=subprocess.PIPE, text=True))
         assert started[0].stdout.readline() == "swaps\n"
+        # Enough for the swaps to fall between any two steps of weft now and then.
         for _ in range(40):
             run(weft, "cdi", "--output", folder, "--device", "efa", check=False)
             assert seen(outside) == before

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-# Owns labs as people use them: what starts, what is said, and that nothing of them stays.
+# Owns labs as people use them: what starts, what is said, and that nothing of them stays. Most of
+# it is judged with an engine that only writes down what it was asked for (fake_engine.sh): that
+# needs no rights and sees each word of the command lines. What only real containers can show is
+# judged with podman. lab_rounds.py and k8s_run.py stand on the classes of this file.
 """usage: lab.py WEFT fake|podman
 
 `fake`: with a container engine that only remembers what it was asked for. `podman`: with podman, in
@@ -36,6 +39,7 @@ class Labs:
         return path
 
     def words(self, *words):
+        # Only `up` is told: the others have to know it from the lab's record.
         engine = ["--engine", self.engine] if words[0] == "up" else []
         return [self.weft, "lab", *words[:1], *engine, *words[1:]]
 
@@ -56,6 +60,7 @@ class Labs:
         return json.loads(self.run("status", name, "--json", start="weft"))["pid"]
 
     def nothing_is_left(self):
+        # The folder of all networks may stay, empty.
         networks = os.path.join(self.folder, f"weft-{os.geteuid()}")
         assert not os.path.exists(networks) or not os.listdir(networks), os.listdir(networks)
         until(lambda: not self.processes(), f"end of {self.processes()}")
@@ -76,6 +81,7 @@ class Labs:
 
 # --- With an engine that makes no containers
 
+# Lines of this text are counted: tests expect faults of n2 in line 7 and of n3 in line 8.
 THREE = """name: three
 topology:
   nics: 2
@@ -85,6 +91,7 @@ topology:
     n2: {}
     n3: {user: "4711"}
 """
+# Another lab, whose network is drawn: hosts are nodes that have no `kind`.
 SPINE = """name: modelled
 topology:
   nodes:
@@ -112,6 +119,7 @@ class Fake(Labs):
         with open(os.path.join(self.state, "containers", name), encoding="utf-8") as file:
             return file.read().splitlines()
 
+    # As if the container had done that of itself.
     def set_state(self, name, state):
         lines = [line for line in self.container(name) if not line.startswith("state")]
         with open(os.path.join(self.state, "containers", name), "w", encoding="utf-8") as file:
@@ -139,6 +147,7 @@ def comes_and_goes(labs):
     assert "nodes: 3 of 3" in text and "weft lab exec n1" in text, text
     assert labs.made() == ["weft-three-n1", "weft-three-n2", "weft-three-n3"], labs.made()
     lines = labs.container("weft-three-n2")
+    # The first address of the engine's network is its gateway's: n1 has .2, n2 .3.
     for line in ("env WEFT_HOST=n2", "env COLOUR=red", "ip 10.89.0.3", "add-host n1:10.89.0.2",
                  "network weft-three"):
         assert line in lines, (line, lines)
@@ -182,6 +191,7 @@ def goes_on(labs):
     labs.run("up", file)
     assert labs.weftd("three") != before and labs.status()["whole"]
     assert len(labs.asked("run")) == 4, labs.asked("run")
+    # Under the same name another lab than the one that is up.
     other = labs.file("other.lab.yaml", THREE + "    n4: {}\n")
     assert "made from another text" in labs.run("up", other, code=1)
     assert labs.status()["whole"]
@@ -226,6 +236,7 @@ def start_slowly(labs, file):
 
 def breaks_off(labs):
     file = labs.file("three.lab.yaml", THREE)
+    # 128 + the signal's number, as a shell has it.
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         process = start_slowly(labs, file)
         process.send_signal(number)
@@ -264,6 +275,7 @@ def keeps_its_engine(labs):
     file = labs.file("three.lab.yaml", THREE)
     engine, other = labs.engine, os.path.join(labs.folder, "other")
     shutil.copy(engine, other)
+    # A relative path must not be kept as it was said: `down` may be called from elsewhere.
     labs.engine = os.path.relpath(engine)
     labs.run("up", file)
     assert labs.status()["engine"] == engine, labs.status()
@@ -277,6 +289,8 @@ def keeps_its_engine(labs):
     labs.run("down")
     labs.nothing_is_left()
     # A record that nobody can read is in nobody's way.
+    # Without a record the first engine that is found is asked, and podman is looked for first: here
+    # the fake one by that name.
     os.symlink(engine, os.path.join(labs.folder, "podman"))
     os.environ["PATH"] = labs.folder + ":" + os.environ["PATH"]
     labs.engine = engine
@@ -302,6 +316,7 @@ def fake(weft, folder):
 
 # --- With podman
 
+# So that podman needs neither systemd nor a journal.
 CONTAINERS_CONF = """
 [containers]
 default_ulimits = ["nofile=16384:16384", "nproc=16384:16384"]
@@ -317,6 +332,8 @@ driver = "overlay"
 graphroot = "{folder}/graph"
 runroot = "{folder}/run"
 """
+# Runs in the namespaces: what podman keeps in /run, its namespaces and its networks are the test's
+# own, and its mounts reach nobody else.
 HERMETIC = """
 set -e
 mount -t tmpfs none /run
@@ -328,6 +345,7 @@ exec "$@"
 """
 IMAGE = "localhost/weft-lab-test"
 PROGRAMS = ["sh", "sleep", "cat", "ibv_devinfo", "ibv_devices", "ib_send_lat"]
+# As little as a careful operator leaves a container.
 HARD = ("[--read-only, --cap-drop=all, --security-opt=no-new-privileges]")
 
 
@@ -364,6 +382,7 @@ class Podman(Labs):
         files |= {os.path.join(providers, name) for name in os.listdir(providers)}
         for file in list(files):
             said = subprocess.run(["ldd", file], capture_output=True, text=True, check=False).stdout
+            # Lines of ldd: `name => path (address)`.
             files |= set(re.findall(r"(/\S+) \(0x", said))
         # What else belongs to libc, as each image has it: the preload library asks for these.
         libc = os.path.dirname(next(file for file in files if "/libc.so." in file))
@@ -416,6 +435,8 @@ def memory_beside(labs, nodes):
             with open(f"/proc/{pid}/comm", encoding="utf-8") as file:
                 if file.read().strip() not in ("conmon", "aardvark-dns"):
                     continue
+            # Shared pages count for each process by its share only (Pss): many conmon are one
+            # program.
             with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as file:
                 total += int(re.search(r"^Pss: +(\d+)", file.read(), re.M).group(1))
         except OSError:
@@ -436,6 +457,7 @@ topology:
     text = labs.run("exec", "n1", "--", "ibv_devices")
     assert "efa_0" in text and "efa_1" in text, text
     labs.latency("n2", "n1", 18515)
+    # `down` has to end a container that cannot answer.
     labs.podman("pause", "weft-hard-n2")
     assert labs.status()["nodes"][1]["state"] == "paused"
     labs.run("down")

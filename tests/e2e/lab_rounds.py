@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-# Owns what becomes of a lab in which something breaks in each round.
+# Owns what becomes of a lab in which something breaks in each round. What breaks is drawn by a seed
+# that is printed, so that a failure can be repeated.
 """usage: lab_rounds.py WEFT rounds
 
 With podman, as lab.py. WEFT_LAB_ROUNDS and WEFT_LAB_SEED say how many rounds, and which. Exit code
@@ -33,6 +34,8 @@ topology:
 
     def __init__(self, labs, random):
         self.labs, self.random = labs, random
+        # Each measurement has a port of its own: a server that was killed may leave its old one
+        # busy.
         self.port = 18600
         self.file = labs.file("rounds.lab.yaml", self.FILE)
         labs.run("up", self.file)

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-# Owns networks of several weftds and kernels, in namespaces that the test makes for itself.
+# Owns networks of several weftds and kernels, in namespaces that the test makes for itself. One
+# half of each network lies in the test's namespace and the other in a second one (Far), with a
+# cable of the kernel (veth) between them: what crosses it has really left the process. Each kind
+# ends with a look at the counters, for a test whose packets took another way would prove nothing.
 """usage: networks.py WEFT WEFTD udp|dpdk|udp_rails|dpdk_rails|taps|run
 
 Exit code 0, or 77 with the reason if this machine cannot."""
@@ -16,8 +19,10 @@ import time
 from outcome import skip
 
 PATIENCE = 60
+# Some seconds of a stream that loses one packet in a thousand.
 BYTES = 20_000_000
 
+# All values of a byte in turn: a piece that is lost, doubled or swapped changes the digest.
 SENDER = """
 import os, socket, sys
 listener = socket.create_server(("10.9.0.2", 5000))
@@ -78,6 +83,7 @@ class Weftd:
     """One that ends with the test. `weft exec` and `weft status` find it by its name."""
 
     def __init__(self, program, name, *words, inside=lambda *words: words):
+        # Where `weft up` would have made it.
         directory = os.path.join(os.environ["XDG_RUNTIME_DIR"], f"weft-{os.geteuid()}")
         os.makedirs(directory, 0o700, exist_ok=True)
         directory = os.path.join(directory, name)
@@ -130,6 +136,7 @@ def mark_some(far):
     """Congestion marks on what comes over the cable, if this kernel can make them."""
     if shutil.which("nft") is None:
         return False
+    # 60928 is where datagrams between weftds go; every fourth gets the mark.
     rules = ("add table netdev t; add chain netdev t c { type filter hook ingress device far "
              "priority 0; }; add rule netdev t c udp dport 60928 numgen random mod 4 < 1 "
              "ip ecn set ce")
@@ -141,6 +148,7 @@ def joined_weftds(weft, weftd, daemons, kind, far):
     join_by_cable(far)
     marks = kind == "udp" and mark_some(far)
     near_port, far_port = {
+        # Own address, then the other's.
         "udp": ("udp:10.9.0.1,10.9.0.2", "udp:10.9.0.2,10.9.0.1"),
         "dpdk": ("dpdk:net_af_packet0,iface=near", "dpdk:net_af_packet0,iface=far"),
     }[kind]

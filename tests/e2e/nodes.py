@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-# Owns the networks of several Kubernetes nodes, joined by containers/image/node.sh.
+# Owns the networks of several Kubernetes nodes, joined by containers/image/node.sh: a first node
+# alone, a second that joins it, and a third whose number lies between theirs and whose packets to
+# the second go through the first. There is no cluster: DNS is a file that the test writes, in the
+# words of `getent`.
 """usage: nodes.py WEFT NODE_SH
 
 Nodes are addresses of loopback here. Exit code 0, or 77 with the reason if this machine cannot."""
@@ -21,6 +24,7 @@ class Node:
     """What the DaemonSet starts on a node."""
 
     def __init__(self, folder, number, script):
+        # Any address 127.x is this machine's: nodes need no namespaces.
         self.address = f"127.0.93.{number}"
         self.host = f"h{number}"
         place = os.path.join(folder, self.host)
@@ -104,6 +108,8 @@ def main(weft, script):
                 node.end()
                 with open(f"{folder}/{node.host}.log", encoding="utf-8") as log:
                     print(node.host, log.read(), sep="\n")
+        # The folder of joining may stay, and nothing in the others: each node took down what it had
+        # made.
         left = [entry for node in nodes
                 for entry in os.listdir(node.environment["XDG_RUNTIME_DIR"]) if entry != "join"
                 for entry in os.listdir(f"{node.environment['XDG_RUNTIME_DIR']}/{entry}")]

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-# Owns many `weft run` at once on one machine, and what is left of one that was killed.
+# Owns many `weft run` at once on one machine, and what is left of one that was killed. Runs that
+# begin together must not get the same block of loopback addresses: then one's client would meet
+# another's server.
 """usage: parallel_runs.py WEFT together|killed
 
 Exit code 0, or 77 with the reason if this machine cannot."""
@@ -12,6 +14,7 @@ import tempfile
 
 from outcome import until
 
+# Beyond what a machine's cores would separate by chance.
 RUNS = 32
 PATIENCE = 300
 PORT = 5000
@@ -55,6 +58,8 @@ def together(weft, environment):
 
 
 def processes_with(mark):
+    # By an environment that only programs of this run have: it is inherited, whatever a program
+    # does with sessions and names.
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit() and name != str(os.getpid()):
