@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 
+# A real network between the two hosts: two leaves and eight spines, with a delay for each link.
 LEAF_SPINE = """name: leaf-spine
 topology: {generator: clos, tiers: 2, hosts: 2, hosts_per_pod: 2, tor_down: 1, tor_up: 8,
   agg_down: 2, rate: 100Gbps, delay: %s, mtu: 9200}
@@ -44,6 +45,7 @@ class Bench:
 
     def pair(self, words, arguments=()):
         """One program on each of two hosts; the second is told where the first is."""
+        # At random: the port of the last pair may not be free yet.
         port = ["-P" if words[0] == self.fabric else "-p", str(random.randint(15000, 30000))]
         server = self.pinned(0, words + port)
         client = self.pinned(1, words + port + ["{h1.ip}"])
@@ -57,6 +59,7 @@ class Bench:
     def perftest(self, program, size, count, column, unit, scale=1.0, arguments=()):
         words = [program, "-c", "SRD", "-d", "{h1.dev}", "-x", "0", "-s", str(size),
                  "-n", str(count)]
+        # h2 is the client.
         text = self.pair(words, arguments)
         for line in text.splitlines():
             fields = line.split()
@@ -108,6 +111,7 @@ class Bench:
         mpirun += ["--allow-run-as-root"] if os.geteuid() == 0 else []
         program = [self.collectives, "-c", "all_reduce", "-b", "1048576", "-e", "1048576",
                    "-n", "50", "--json"]
+        # Without an environment for the provider it is plain TCP, which needs no weft.
         wrap = [self.weft, "run", "-q", "--no-prefix", "--"] if environment else []
         text = self.run(wrap + mpirun + words + program,
                         {**environment, "OMPI_MCA_orte_tmpdir_base": self.scratch})

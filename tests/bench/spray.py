@@ -48,6 +48,7 @@ class Bench:
         self.weft = os.path.join(options.build, "emu/cli/weft")
         self.network = os.path.join(folder, "spray.yaml")
         Path(self.network).write_text(NETWORK, encoding="utf-8")
+        # Each job has ports of its own, from a start that differs between processes.
         self.port = 15000 + os.getpid() % 10000
 
     def run(self, kind, troubles, seed, programs):
@@ -73,6 +74,7 @@ class Bench:
         text = self.run(kind, troubles, seed, servers + clients)
         times = []
         for pair in range(PAIRS):
+            # perftest's line of a result: size, count, peak and average, in MiB/s.
             found = re.search(rf"^\[h{PAIRS + pair + 1}\] +{MESSAGE} +{MESSAGES} +\S+ +(\S+)", text,
                               re.M)
             times.append(MESSAGE * MESSAGES / (float(found[1]) * 2 ** 20) if found else None)
@@ -82,6 +84,8 @@ class Bench:
 def summary(rounds):
     """Of several rounds of a job: the median of the slowest pair's time, and how many pairs
     failed."""
+    # A job is done when its last transfer is. Rounds in which a connection broke have no time at
+    # all.
     slowest = [max(times) for times in rounds if None not in times]
     failed = sum(times.count(None) for times in rounds)
     return (statistics.median(slowest) if slowest else None), failed

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-# Owns stock programs between two networks that udp ports join over a cable between namespaces.
+# Owns stock programs between two networks that udp ports join over a cable between namespaces. What
+# counts is that programs notice nothing of the boundary: a program of one network and one of the
+# other must get the same results as two of the same. The ports' counters prove that their packets
+# did cross it.
 """usage: joined.py WEFT WEFTD PEER COLLECTIVES perftest|libfabric|mpi
 
 PEER and COLLECTIVES are programs of this tree, empty if they were not built.
@@ -41,6 +44,7 @@ class Networks:
         self.until(lambda: os.readlink(f"/proc/{self.holder.pid}/ns/net") != own,
                    "a second namespace")
         self.cable()
+        # Where `weft exec` and `weft status` look for networks by name.
         base = os.path.join(self.directory, f"weft-{os.geteuid()}")
         os.makedirs(base, 0o700)
         key = os.path.join(base, "join.key")
@@ -120,6 +124,7 @@ def perftest(networks, _peer, _collectives):
                   ["ib_send_bw", "-s", "8192", "-n", "5000"]):
         words += ["-c", "SRD", "-d", "efa_0", "-x", "0"]
         networks.pair(words, words + ["10.9.0.1"])
+    # 1000 round trips, and 5000 messages in one direction with their acknowledgements.
     networks.expect_frames(2000)
 
 
@@ -134,6 +139,7 @@ def libfabric(networks, peer, _collectives):
 
 def mpi(networks, _peer, collectives):
     """Two ranks on each network: the launcher's own line is on this side."""
+    # Ranks 0 and 1 on h1 and h2 of one network, 2 and 3 on h3 and h4 of the other.
     one = (f'n=one; test $OMPI_COMM_WORLD_RANK -lt 2 || n=two; exec "{networks.weft}" exec $n '
            f'h$((OMPI_COMM_WORLD_RANK + 1)) -- "{collectives}" --json -e 65536 -n 2')
     done = subprocess.run(
@@ -143,6 +149,7 @@ def mpi(networks, _peer, collectives):
         stdout=subprocess.PIPE, text=True, timeout=2 * PATIENCE, check=False)
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     print(len(rows), "measurements")
+    # Every collective in every size is a row: fewer rows are a program that gave up.
     if done.returncode != 0 or len(rows) < 100 or any(row["wrong"] for row in rows):
         raise RuntimeError(f"mpirun: {done.returncode}\n{done.stdout}")
     networks.expect_frames(1000)

@@ -31,6 +31,7 @@ void deadline_heap_postpone(benchmark::State& state) {
 }
 BENCHMARK(deadline_heap_postpone)->Arg(1)->Arg(1000)->Arg(10'000);
 
+// The worst for a heap: each new deadline may belong anywhere.
 void deadline_heap_random(benchmark::State& state) {
   const auto count = static_cast<std::uint32_t>(state.range(0));
   DeadlineHeap heap;
@@ -85,6 +86,7 @@ void siphash(benchmark::State& state) {
   }
   state.SetBytesProcessed(state.iterations() * state.range(0));
 }
+// A small frame, one of 4 KiB with its headers, and a jumbo one.
 BENCHMARK(siphash)->Arg(100)->Arg(4138)->Arg(9000);
 
 }  // namespace

@@ -13,6 +13,8 @@
 
 namespace {
 
+// In turns and by the median: a clock that changes its speed then changes both alike. An odd number
+// has a middle.
 constexpr int kRepeats = 31;
 constexpr int kCalls = 2'000;
 

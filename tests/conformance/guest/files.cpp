@@ -1,4 +1,6 @@
-// Owns the cases about paths that no stock tool takes.
+// Owns the cases about paths that no stock tool takes. The devices' files are in two folders that
+// the kernel does not have (/sys/class/infiniband and /dev/infiniband); a program must be able to
+// reach them in all the ways in which it reaches files that are there.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -96,6 +98,8 @@ int relative_paths() {
   return 0;
 }
 
+// ".." is the parent of where a link leads, as the kernel has it, and not the word before it: a
+// wrapper that shortened paths as text would be wrong wherever a link was passed.
 int steps_back() {
   char resolved[PATH_MAX];
   const auto leads_to = [&](const char* path, const char* where) {
@@ -149,6 +153,8 @@ namespace {
 // The kernel answers EFAULT; wrappers that look at the path first must not crash.
 void demand_bad_paths(std::initializer_list<const char*> addresses) {
   struct stat status {};
+  // volatile: the compiler must not know what it passes to functions that promise to get good
+  // paths.
   for (const char* volatile path : addresses) {
     demand(open(path, O_RDONLY) < 0 && errno == EFAULT, "open()");
     demand(openat(AT_FDCWD, path, O_RDONLY) < 0 && errno == EFAULT, "openat()");
@@ -170,6 +176,7 @@ int bad_pointers() {
   // A name that begins as one of ours and runs into a page that cannot be read.
   char* const endless = pages + kPage - 8;
   std::memcpy(endless, "/sys/cla", 8);
+  // Its last byte is the page's: who reads a word too many reads what is not there.
   constexpr char kDot[] = "/dev/.";
   char* const at_the_end = pages + 3 * kPage - sizeof kDot;
   std::memcpy(at_the_end, kDot, sizeof kDot);
@@ -257,6 +264,7 @@ int other_names() {
          "__dup2()");
   demand(close_it(device) == 0 && close_it(100) == 0, "__close()");
   const int plain = open("/dev/null", O_RDWR);
+  // What __close() did not tell the emulation would now be taken for the device.
   demand(plain == device && write(plain, "x", 1) == 1, "the number is free again");
   return 0;
 }

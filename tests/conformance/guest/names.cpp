@@ -46,6 +46,7 @@ bool lists_our_device(Scan&& scan) {
     std::free(list[i]);
   }
   std::free(list);
+  // ".", ".." and the device.
   return found >= 3 && devices == 1;
 }
 
@@ -55,6 +56,8 @@ bool lists_our_device(Scan&& scan) {
 int device_names() {
   struct stat status {};
   for (const char* const name : {"uverbs00", "uverbs+0", "uverbs-0", "uverbs 0", "uverbs0x",
+                                 // Spellings that atoi() would take for 0, a device that there is
+                                 // not, and none at all.
                                  "uverbs7", "uverbs", "rdma_cm0"}) {
     const std::string path = std::string(kFolder) + "/" + name;
     demand(open(path.c_str(), O_RDWR) < 0 && errno == ENOENT, name);
@@ -118,6 +121,7 @@ int whereabouts() {
   std::free(made);
   const auto leads_here = [&](const char* link, std::size_t room) {
     const ssize_t length = readlink(link, path, room);
+    // As readlink() does it: cut without a word, and no zero at the end.
     return length == static_cast<ssize_t>(std::min(room, here.size())) &&
            here.compare(0, static_cast<std::size_t>(length), path,
                         static_cast<std::size_t>(length)) == 0;

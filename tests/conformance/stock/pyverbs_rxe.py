@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-# Owns running rdma-core's own tests, all of them, on a soft-RoCE device.
+# Owns running rdma-core's own tests, all of them, on a soft-RoCE device. They were written by those
+# who made the verbs, for adapters and for the kernel's rxe: what they hold for granted, no test of
+# ours would think of asking. Each module is a run of its own, so that one that hangs or crashes
+# costs only itself.
 """usage: pyverbs_rxe.py WEFT [--write DOCUMENT] [MODULE...]
 
 Runs the tests that Debian ships with rdma-core (python3-pyverbs). They look for a network interface
@@ -20,17 +23,20 @@ TESTS = Path("/usr/share/doc/rdma-core/tests")
 PYTHON = "/usr/bin/python3"
 PATIENCE = 300
 BEGIN, END = "<!-- pyverbs_rxe.py writes from here -->", "<!-- to here -->"
+# Of unittest's verbose output: the end of each line of a test that did not pass.
 VERDICT = re.compile(r"\.\.\. (?:(FAIL|ERROR)|skipped (['\"])(.*)\2)$", re.M)
 
 def copied(folder):
     shutil.copytree(TESTS, folder / "tests")
     for packed in (folder / "tests").glob("*.gz"):
+        # Debian packs the larger files of its documentation, which these are counted among.
         with gzip.open(packed) as text:
             packed.with_suffix("").write_bytes(text.read())
         packed.unlink()
     base = folder / "tests" / "base.py"
     text = base.read_text()
     base.chmod(0o644)
+    # The only change: where the base class gives up for want of an address it gets one.
     base.write_text(text.replace("if not self.ip_addr:",
                                  'if setattr(self, "ip_addr", "HOST_ADDRESS"):'))
     return folder / "tests"

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 BEGIN, END = "<!-- offered.py writes from here -->", "<!-- to here -->"
+# Another release has other verbs, and answers some for the device: its table would be another one.
 RELEASE = 44
 KINDS = ("rxe", "efa:newest")
 # Of all others adapters for InfiniBand and RoCE (mlx5) have some form.
@@ -31,6 +32,7 @@ def table(answers):
         cells = [answers[kind].get(verb, "-") for kind in KINDS]
         cells = [cell if cell in ("yes", "-") else f"`{cell}`" for cell in cells]
         adapter = "no" if verb in ADAPTER_LACKS else "yes"
+        # The name of a function, and what was asked of it: "efadv_create_driver_qp, SRD".
         lines.append(f"| `{verb.split(',')[0]}`{verb[len(verb.split(',')[0]):]} | "
                      f"{' | '.join(cells)} | {adapter} |")
     return "\n".join(lines)

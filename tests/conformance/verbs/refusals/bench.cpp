@@ -11,6 +11,7 @@ constexpr int kEntries = 256;
 constexpr int kAll = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                      IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
 constexpr int kPatience = 3'000'000;  // polls, a second or more
+// The Q_Key of all pairs. Its top bit is clear: a key with that bit means "the sender's own".
 constexpr std::uint32_t kKey = 0x11111111;
 
 }  // namespace
@@ -67,6 +68,7 @@ ibv_qp* Bench::make(ibv_qp_type type, ibv_srq* srq) const {
   return pair;
 }
 
+// To the host itself: both ends of a link are on one NIC.
 ibv_ah_attr Bench::way() const {
   ibv_ah_attr way{};
   way.is_global = 1;
@@ -80,6 +82,8 @@ ibv_ah_attr Bench::way() const {
 ibv_qp_attr Bench::step(ibv_qp_type type, ibv_qp_state to, int& mask, std::uint32_t peer) const {
   ibv_qp_attr attributes{};
   attributes.qp_state = to;
+  // Every field has a good value, whatever the mask then says: a case that adds a bit to the mask
+  // is refused for the bit and not for a zero behind it.
   attributes.cur_qp_state = IBV_QPS_RTR;
   attributes.port_num = 1;
   attributes.qkey = kKey;
@@ -89,6 +93,7 @@ ibv_qp_attr Bench::step(ibv_qp_type type, ibv_qp_state to, int& mask, std::uint3
   attributes.dest_qp_num = peer;
   attributes.max_dest_rd_atomic = attributes.max_rd_atomic = 4;
   attributes.min_rnr_timer = 1;
+  // Short (1 ms) and few, so that a case that nobody answers ends soon.
   attributes.timeout = 8;
   attributes.retry_cnt = 2;
   attributes.rnr_retry = 1;
@@ -149,6 +154,7 @@ Link::Link(const Bench& bench, ibv_qp_type type, int access, ibv_srq* srq, int m
 Link::~Link() {
   demand(ibv_destroy_qp(one_) == 0 && ibv_destroy_qp(other_) == 0,
          "a queue pair cannot be destroyed");
+  // What is still to come belongs to this pair: the next case must not take it for its own.
   ibv_wc rest{};
   while (ibv_poll_cq(bench_.queue, 1, &rest) == 1) {
   }
@@ -157,6 +163,7 @@ Link::~Link() {
 // Both ends share one completion queue. A completion of the other end that comes first is kept for
 // receive().
 int Link::send(ibv_send_wr request, std::vector<ibv_sge> pieces) const {
+  // No errno and no status is that.
   constexpr int kNever = -1000;
   request.wr_id = 4711;
   request.send_flags |= IBV_SEND_SIGNALED;

@@ -10,7 +10,8 @@
 namespace weft::conformance {
 namespace {
 
-// The next asynchronous event, or -1: there is none. It is acknowledged.
+// The next asynchronous event, or -1: there is none. It is acknowledged. -2: it is about something
+// else.
 int next_event(const Bench& bench, const void* element = nullptr) {
   constexpr int kTries = 200'000;
   for (int i = 0; i < kTries; ++i) {
@@ -36,6 +37,7 @@ void limits(const Bench& bench, Book& book) {
     for (int i = 0; i < 10; ++i) {
       link.post_receive({{bench.place(8192), 64, bench.region->lkey}});
     }
+    // Fewer than 8 left is what raises the event, once; then the limit has to be set again.
     ibv_srq_attr attributes{0, 0, 8};
     book.check("a limit", 0, ibv_modify_srq(queue, &attributes, IBV_SRQ_LIMIT));
     ibv_send_wr send{};
@@ -86,6 +88,7 @@ void resizing(const Bench& bench, Book& book) {
   bench.lead(pair, IBV_QPS_RTS, pair->qp_num);  // to itself
   attributes.qp_state = IBV_QPS_ERR;
   demand(ibv_modify_qp(pair, &attributes, IBV_QP_STATE) == 0, "into error");
+  // In error each request is flushed at once: the quickest way to 20 completions.
   for (std::uint64_t i = 0; i < 20; ++i) {
     ibv_send_wr send{};
     send.wr_id = i;

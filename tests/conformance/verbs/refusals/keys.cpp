@@ -36,6 +36,8 @@ std::uint32_t length_of(ibv_wr_opcode opcode) {
 // The queue pair's rights are looked at before those of the region.
 void rights(const Bench& bench, Book& book) {
   book.chapter("rights");
+  // All rights of a queue pair: write 2, read 4 and atomic 8; 1, local write, means nothing there.
+  // Of a region those that may be registered (see objects.cpp).
   for (int granted = 0; granted < 16; ++granted) {
     for (const int region_rights : {0, 1, 3, 4, 5, 7, 9, 11, 13, 15}) {
       ibv_mr* const region = ibv_reg_mr(bench.domain, bench.memory + 4096, 4096, region_rights);
@@ -84,6 +86,7 @@ void remote_edges(const Bench& bench, Book& book) {
         {"address 0", 0, region->rkey, false},
         {"the last address", ~std::uint64_t{7}, region->rkey, false},
         {"key 0", begin, 0, false},
+        // The low byte of a key is its variant and the rest its place in the table.
         {"another variant of the key", begin, region->rkey ^ 1, false},
         {"another index of the key", begin, region->rkey + 0x70000, false},
         {"all ones as key", begin, 0xFFFFFFFF, false},

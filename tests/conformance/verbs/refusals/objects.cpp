@@ -50,6 +50,7 @@ void regions(const Bench& bench, Book& book) {
   book.check("around the end of the address space", EINVAL,
              registered(reinterpret_cast<void*>(~std::uintptr_t{100}), page, 1));
   ibv_pd forged = *bench.domain;
+  // A handle that was never given, one that no table can have, and one of another kind of object.
   for (const std::uint32_t handle : {9999U, 0xFFFFFFFFU, bench.queue->handle}) {
     forged.handle = handle;
     book.check("in domain " + std::to_string(handle),
@@ -134,6 +135,7 @@ void queue_pairs(const Bench& bench, Book& book) {
     book.check(name + "all ones inline", EINVAL,
                with([&](auto& to) { to.cap.max_inline_data = ~0U; }));
   }
+  // Neither of the three that there are: 2 is RC, 3 UC and 4 UD.
   for (const int type : {0, 1, 5, 7, 9, 11, 255}) {
     ibv_qp_init_attr request{};
     request.cap = {16, 16, 2, 2, 0};
@@ -201,6 +203,7 @@ void handles_and_groups(const Bench& bench, Book& book) {
       return handle;
     });
   };
+  // The port has three GIDs: of its IPv4 address, and two of IPv6.
   for (const int gid : {0, 1, 2}) {
     book.check("by GID " + std::to_string(gid), 0, created([&](ibv_ah_attr& way) {
                  way.grh.sgid_index = static_cast<std::uint8_t>(gid);
@@ -223,6 +226,7 @@ void handles_and_groups(const Bench& bench, Book& book) {
   group.raw[1] = 0x0E;
   group.raw[15] = 1;
   ibv_gid mapped{};
+  // An IPv4 group as RoCE writes it: ::ffff:239.0.0.0.
   mapped.raw[10] = mapped.raw[11] = 0xFF;
   mapped.raw[12] = 239;
   ibv_gid host = bench.gid;

@@ -43,6 +43,7 @@ void reliable(const Bench& bench, Book& book) {
     book.check("WRITE with immediate without a receive", IBV_WC_RNR_RETRY_EXC_ERR,
                link.send(request, {piece(bench, 0, 8)}));
   }
+  // One packet, two, and six: the path's MTU is 1024.
   for (const std::uint32_t excess : {1U, 100U, 5000U}) {
     const Link link(bench);
     link.post_receive({piece(bench, 4096, 1000)});
@@ -59,6 +60,7 @@ void reliable(const Bench& bench, Book& book) {
                link.send(plain(IBV_WR_SEND), {}));
     book.check("its receive", IBV_WC_SUCCESS, link.receive_status());
   }
+  // A queue pair that was told to answer no reads has to refuse the first.
   for (const int most : {0, 1}) {
     const Link link(bench, IBV_QPT_RC, 15, nullptr, most);
     ibv_send_wr request = plain(IBV_WR_RDMA_READ);
@@ -80,6 +82,7 @@ void reliable(const Bench& bench, Book& book) {
     const Link link(bench);
     int mask = 0;
     ibv_qp* const lonely = bench.make(IBV_QPT_RC);
+    // No queue pair has this number.
     bench.lead(lonely, IBV_QPS_RTS, 0xFFFFF0);
     ibv_sge sge = piece(bench, 0, 8);
     ibv_send_wr request = plain(IBV_WR_SEND);
@@ -131,6 +134,8 @@ void types(const Bench& bench, Book& book) {
     book.check("UD: operation " + std::to_string(opcode), IBV_WC_LOC_QP_OP_ERR,
                link.send(request, {piece(bench, 0, 8)}));
   }
+  // A datagram is gone when it is sent: it ends well for the sender even where nobody takes it. A
+  // receiver needs 40 bytes more than its text, for the GRH before it.
   const auto datagram = [&](ibv_ah* to, std::uint32_t key, std::uint32_t length, std::uint32_t room,
                             const char* what, int status, bool heard) {
     const Link link(bench, IBV_QPT_UD);
@@ -173,6 +178,7 @@ void postings(const Bench& bench, Book& book) {
     }
   }
   const Link link(bench);
+  // The pairs of this bench asked for 4: nine is beyond what that may have been rounded up to.
   std::vector<ibv_sge> pieces(9, piece(bench, 0, 8));
   book.check("too many pieces", -EINVAL, link.send(plain(IBV_WR_SEND), pieces));
   ibv_send_wr request = plain(IBV_WR_SEND);

@@ -1,5 +1,7 @@
 // Owns the cases of ibv_modify_qp(): Linux's table of transitions, written down once more, and what
-// each attribute may say.
+// each attribute may say. For each type, state and next state, legal or not, the good mask is
+// tried, and for the legal ones each single attribute more or less than it: some thousands of small
+// cases, of which nobody has to think of the one that was forgotten.
 #include <array>
 #include <bit>
 
@@ -84,6 +86,7 @@ ibv_qp_attr asked(const Bench& bench, ibv_qp_type type, ibv_qp_state from, ibv_q
   const bool first = (from == IBV_QPS_RESET && to == IBV_QPS_INIT) ||
                      (from == IBV_QPS_INIT && to == IBV_QPS_RTR) ||
                      (from == IBV_QPS_RTR && to == IBV_QPS_RTS);
+  // Only on the way up are attributes required; all other transitions need just the state.
   if (!first) {
     mask = IBV_QP_STATE;
   }
