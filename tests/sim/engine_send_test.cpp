@@ -35,6 +35,7 @@ TEST(EngineSend, CompletesOneRoundTripAfterItLeft) {
   pair.b.receive();
   const auto hello = pair.a.send(pair.b, "hello");
   ASSERT_TRUE(pair.run_until([&] { return pair.a.status(hello).has_value(); }));
+  // Exactly: neither end may let a packet or an acknowledgement lie.
   EXPECT_EQ(pair.elapsed(), pair.rtt());
 }
 
@@ -77,6 +78,7 @@ std::uint64_t acknowledgements_of(bool sparingly, double loss) {
   pair.b.receive(kSends);
   for (int i = 0; i < kSends; ++i) {
     pair.a.send(pair.b, pattern(64, static_cast<std::uint64_t>(i)));
+    // Shorter than a round trip: sends overtake the acknowledgements of those before.
     pair.run_for(500ns);
   }
   EXPECT_TRUE(pair.run_until_idle());
@@ -85,6 +87,7 @@ std::uint64_t acknowledgements_of(bool sparingly, double loss) {
 }
 
 TEST(EngineSend, PacketsInARowNeedNotAskOneByOne) {
+  // One for each packet; sparingly, one for each eight, and some for the ends of rows.
   EXPECT_GE(acknowledgements_of(false, 0), 400U);
   EXPECT_LE(acknowledgements_of(true, 0), 150U);
 }

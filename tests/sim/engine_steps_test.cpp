@@ -147,6 +147,7 @@ TEST(EngineSteps, LongWritesThatAreFlushedInTheWindow) {
   a.transmit();
   const auto steps = steps_of([&] { a.engine.flush(a.peers[0], Qpn{1}); });
   EXPECT_EQ(a.completed(), 200U);
+  // Beside the requests each slot of the window may be looked at once or twice.
   EXPECT_LE(steps, 200 * kStepsPerRequest + 2 * 2048);
 }
 
@@ -158,6 +159,8 @@ TEST(EngineSteps, LosingAPeer) {
     }
     std::uint64_t most = 0;
     std::size_t completed = 0;
+    // Time-outs of a peer that does not answer, until it counts as dead. The costliest one is
+    // judged: that in which all its requests end.
     for (int i = 0; i < 1000 && completed == 0; ++i) {
       a.transmit();
       a.now = std::max(a.now + 1us, a.engine.next_timeout());
@@ -252,6 +255,8 @@ TEST(EngineSteps, RequestsThatWaitForAReceive) {
     const auto steps = steps_of([&] { pair.run_for(10ms); });
     EXPECT_GT(pair.a.engine().counters().rnr_retries, 100U);
     const auto& counters = pair.a.engine().counters();
+    // Judged per packet: how often a request is refused and tried again in 10 ms is none of this
+    // test's business.
     return steps * n / (2 * (counters.tx_pkts + counters.rx_pkts));
   });
 }

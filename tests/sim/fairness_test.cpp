@@ -1,5 +1,6 @@
 // Owns the proof that each rule of turns fires (emu/swarm/fairness.hpp). A story is told twice, by
 // hand and without an engine: as it should be, and with the one thing wrong that the rule is about.
+// A rule that never fired would make every swarm look fair.
 #include "emu/swarm/fairness.hpp"
 
 #include <gmock/gmock.h>
@@ -25,6 +26,7 @@ Plan three_hosts() {
   plan.hosts.resize(3);
   for (HostPlan& host : plan.hosts) {
     host.engine.mtu_payload = kMtu;
+    // Nothing but turns decides who leaves next: no rate, no credits and no choice of paths.
     host.engine.congestion_control = "none";
     host.engine.path_selector = "round-robin";
     host.engine.receiver_credits = false;
@@ -34,6 +36,7 @@ Plan three_hosts() {
   return plan;
 }
 
+// With a path selector that answers marks by leaving the path.
 Plan with_reps() {
   Plan plan = three_hosts();
   for (HostPlan& host : plan.hosts) {
@@ -195,6 +198,7 @@ constexpr FairnessRule kRules[] = {
      with_reps},
     {"that_it_was_good_once_is_forgotten", "path 5 is taken again although",
      [](Street& s, bool broken) {
+       // More good news than the selector may remember: it must not outweigh what came after.
        s.arrives(kUnmarked, 1000);
        for (int i = 0; i < 500; ++i) {
          s.leaves(kMarked);
@@ -245,6 +249,7 @@ TEST(FairnessExcuses, AHostThatStandsStillOwesNothing) {
 TEST(FairnessExcuses, AfterALossNobodyKnowsWhatASenderKnowsOfPaths) {
   Street street(with_reps());
   street.loses(kMarked);
+  // More often than the rule would let pass without the loss.
   street.leaves(kMarked, 3 * kExplorations);
   EXPECT_EQ(street.judge().verdict(), "");
 }

@@ -11,6 +11,7 @@
 namespace weft::sim {
 namespace {
 
+// The grid that ships with weft, as `weft sim` reads it.
 Grid built_in() {
   auto grid = read_grid("grid.yaml", std::string(scenarios::built_in_grid()));
   EXPECT_TRUE(grid) << (grid ? "" : grid.error().message);

@@ -110,6 +110,7 @@ TEST(IdealTime, EachPortHasItsOwnRate) {
                        "traffic: {kind: flows, flows: [{from: 0, to: 2, bytes: 2000000}, {from: 1, "
                        "to: 2, bytes: 2000000}]}\n");
   EXPECT_EQ(faster_than_possible(into), "");
+  // 2,000,000 bytes in packets of 4086 take 162.6 us at 100G, and the slow port has to carry both.
   EXPECT_NEAR(into.scenario.ideal.all_us, 2 * 162.6 + 4.5, 2);
   EXPECT_LT(into.result.ratio, 1.1);
   EXPECT_NEAR(
@@ -160,7 +161,9 @@ TEST(IdealTime, WhatIsLeftOfTheNetworkUnderFaultsCounts) {
   const double flapping = ideal(
       text +
       "faults: [{link: host0-tor0, down: true, at: 10us, lasts: 20us, every: 40us, times: 100}]\n");
+  // The link is down for half of the time.
   EXPECT_NEAR(flapping / whole, 2, 0.2);
+  // What is lost by chance is no lack of capacity: the bound must not rest on luck.
   EXPECT_EQ(ideal(text + "faults: [{link: host0-tor0, loss: 0.1}]\n"), whole);
 }
 
@@ -278,6 +281,7 @@ class RandomScenario {
   }
 
   std::string bytes() {
+    // What packets of the drawn MTUs hold behind 64 bytes of headers.
     const std::uint32_t payloads[] = {192, 1436, 4086, 4086, 8936};
     const std::uint32_t payload = payloads[rng_.below(5)];
     switch (rng_.below(4)) {

@@ -215,6 +215,7 @@ constexpr JudgeRule kArrivals[] = {
      }},
     {"no_more_short_messages", "more short messages have arrived than were sent",
      [](Court& c, bool broken) {
+       // Three bytes have no room for a message's number: such messages can only be counted.
        const auto send = c.send(3);
        c.deliver(send);
        if (broken) {

@@ -29,6 +29,8 @@ inline constexpr std::uint8_t kUnsolicited = 1;  // the one whose immediate data
 inline constexpr std::uint32_t kReceiveSize = 64;
 inline constexpr std::uint8_t kRetries = 2;  // of a request that a lack of receives may end
 
+// The least that a story needs. An engine's configuration has to be valid, although none sends
+// here.
 inline Plan small_plan() {
   Plan plan;
   plan.hosts.resize(2);
@@ -79,6 +81,7 @@ class Court {
     r.incarnation = process(kSender).incarnation();
     r.target_incarnation = process(kReceiver).incarnation();
     r.posted = now;
+    // Painted with a key of its own, no request's bytes can pass for another's.
     r.key = mix64(number);
     if (const auto* known = history.heard(kSender, r.incarnation, kReceiver)) {
       r.known_incarnation = known->incarnation;
@@ -174,6 +177,7 @@ class Court {
     c.endpoint = plan.hosts[kReceiver].endpoints[receive.receive.endpoint].qpn;
     return c;
   }
+  // Immediate data that takes no receive: it comes without the cookie of one.
   [[nodiscard]] Completion unsolicited_arrival_of(const Posted& posted) const {
     Completion c = end_of(posted);
     c.cookie = 0;

@@ -1,5 +1,7 @@
 // Owns what a run of connection managers consists of: hosts, the ids of their programs, and what
-// these know.
+// these know. The managers are the real ones; hosts, network and programs are this test's. Time is
+// virtual, and everything is drawn from one seed, so that a run that broke a rule can be had again.
+// What is done is in roce_cm_swarm_world.cpp, what must hold in roce_cm_swarm_rules.cpp.
 #pragma once
 
 #include <deque>
@@ -22,6 +24,7 @@ inline constexpr std::uint32_t kNobody = ~0U;
 
 inline srd::Address address_of(std::uint32_t host) { return srd::Address::v4(10, 9, 0, host + 1); }
 
+// One host's own book of ports: no other host competes for them.
 class Claims final : public ServiceClaims {
  public:
   bool claim(std::uint64_t service) override { return own_.insert(service).second; }
@@ -32,6 +35,7 @@ class Claims final : public ServiceClaims {
   std::set<std::uint64_t> own_;
 };
 
+// Whom one can reach is the network's to say, and it says so by losing messages.
 class EverythingIsNear final : public Reachability {
  public:
   [[nodiscard]] int reach(const srd::Address& /*source*/,
@@ -41,6 +45,7 @@ class EverythingIsNear final : public Reachability {
 };
 
 constexpr std::uint32_t bit(EventKind kind) { return 1U << static_cast<std::uint32_t>(kind); }
+// What answers a program that has asked for a connection.
 inline constexpr std::uint32_t kAnswers = bit(EventKind::connect_response) |
                                           bit(EventKind::rejected) | bit(EventKind::unreachable) |
                                           bit(EventKind::established);
@@ -153,7 +158,11 @@ class Swarm {
   std::multimap<TimePoint, Outgoing> flights_;
   std::vector<TimePoint> connects_;  // when the next ones are asked for, latest first
   TimePoint now_{};
+  // From then on the network does no harm and programs do what they should: what is open has to
+  // end.
   TimePoint healing_ = kNever;
+  // No two queue pairs of a run share a number, on whatever host: one that is told wrong is
+  // noticed.
   std::uint32_t next_qpn_ = 0x100;
   std::uint32_t steps_ = 0;
   SwarmOutcome outcome_;

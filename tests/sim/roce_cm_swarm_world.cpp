@@ -20,6 +20,7 @@ void Swarm::start(std::uint32_t number) {
   config.nics.push_back(
       {.guid = 0x505400FFFE000001U + number, .attachment = static_cast<std::uint8_t>(number + 1)});
   config.addresses.push_back({address_of(number), 0, 0});
+  // Another one for each life, as a process that starts anew has it.
   config.seed = rng_.next();
   config.max_ids = plan_.max_ids;
   config.max_outgoing = plan_.max_outgoing;
@@ -95,6 +96,7 @@ void Swarm::live(std::uint32_t number) {
   }
   host.manager->on_timeout(now_);
   if (host.manager->next_timeout() <= now_) {
+    // It would be due for ever, and whoever waits for it would spin.
     condemn("a deadline has passed and stays");
   }
   // Collected first, because act() adds parties to the map and takes them out.
@@ -135,6 +137,7 @@ void Swarm::send(const Outgoing& message) {
   }
   for (int copies = !well && rng_.chance(plan_.repeat) ? 2 : 1; copies > 0; --copies) {
     const bool late = !well && rng_.chance(plan_.late);
+    // So late that who asked may have asked again, or given up.
     const Duration jitter = late ? seconds{8} : plan_.jitter;
     const auto more = rng_.between(0, static_cast<std::uint64_t>(jitter.count()));
     flights_.emplace(now_ + plan_.delay + Duration{static_cast<std::int64_t>(more)}, message);
@@ -213,6 +216,7 @@ void Swarm::begin(std::uint32_t number, std::uint32_t to) {
   party.datagram = datagram;
   party.qpn = next_qpn_++;
   if (rng_.chance(plan_.same_pairs)) {
+    // As programs do that keep their queue pairs and connect them anew.
     for (const Party& old : parties_) {
       if (old.host == number && old.gone && old.qpn != 0 && !old.datagram) {
         party.qpn = old.qpn;
@@ -270,6 +274,7 @@ void Swarm::act_as_listener(Party& party) {
   const std::uint32_t host = party.host;
   const bool datagram = party.datagram;
   destroy(party);
+  // Else the port stays closed, and who asks there has to be rejected.
   if (rng_.chance(0.7)) {
     listen(host, datagram);
   }
