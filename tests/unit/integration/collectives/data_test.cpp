@@ -26,6 +26,7 @@ TEST(Data, ReductionsOfEveryType) {
       finish(pattern.type, pattern.reduction, problem.ranks, result.data(), 1000);
       problem.rank = 0;
       EXPECT_EQ(count_wrong(pattern, problem, result), 0U) << type << " " << reduction;
+      // The least that can be wrong: one bit of one element.
       result[problem.element * 500] ^= std::byte{1};
       EXPECT_EQ(count_wrong(pattern, problem, result), 1U);
     }
@@ -34,6 +35,8 @@ TEST(Data, ReductionsOfEveryType) {
 
 TEST(Data, SumsOfManyRanksAreExactInEveryType) {
   for (int type = 0; type < 9; ++type) {
+    // Sums of 64 ranks must still be exact in the smallest type: else rounding, which depends on
+    // the order, would look like damage.
     Problem problem{.operation = Operation::all_reduce, .ranks = 64};
     problem.element = size_of(static_cast<Type>(type));
     problem.bytes = 256 * problem.element;
@@ -58,10 +61,12 @@ TEST(Data, WrongRoundRankOrPlaceIsSeen) {
   fill_input(pattern, sender, data);
   EXPECT_EQ(count_wrong(pattern, problem, data), 0U);
   fill_input({Type::float32, Reduction::sum, 6}, sender, data);
+  // Of 1024 elements. Some are equal by chance, for small numbers are all that is ever sent.
   EXPECT_GT(count_wrong(pattern, problem, data), 800U) << "an earlier round";
   fill_input(pattern, problem, data);
   EXPECT_GT(count_wrong(pattern, problem, data), 800U) << "another rank";
   fill_input(pattern, sender, data);
+  // 256 elements come 16 places too early.
   std::memmove(data.data(), data.data() + 64, 1024);
   EXPECT_GT(count_wrong(pattern, problem, data), 200U) << "another place";
 }

@@ -1,4 +1,5 @@
-// Owns the tests of what the plugin through shared memory leaves behind.
+// Owns the tests of what the plugin through shared memory leaves behind. It is one of the
+// yardsticks beside weft's own plugin; nothing in /dev/shm may outlive a job.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -50,6 +51,8 @@ TEST(MemoryPlugin, RefusesAHandleThatLeadsToSomethingElse) {
   ASSERT_TRUE(loaded);
   for (const int fd : {-1, 0, 1}) {
     Handle handle{};
+    // A handle says in which process which descriptor is; here it is one that leads to no memory of
+    // the plugin's.
     const std::int32_t place[] = {::getpid(), fd};
     std::memcpy(handle.data(), place, sizeof place);
     void* connection = nullptr;

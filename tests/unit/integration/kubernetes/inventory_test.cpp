@@ -1,4 +1,6 @@
-// Owns which devices stand for which NICs.
+// Owns which devices stand for which NICs. A kubelet knows devices by names and gives each to one
+// container: either a device is a NIC (nic0), or there are so many shares of which each has them
+// all (share0). The second number says how many shares; 0: no shares.
 #include "integration/kubernetes/inventory.hpp"
 
 #include <gmock/gmock.h>
@@ -50,6 +52,7 @@ TEST(Inventory, WrongQuestionsAreRefused) {
 
 TEST(Inventory, TellsWhetherHealthChanges) {
   Inventory nics({0, 1}, 0);
+  // NIC 9 is none of this resource's.
   EXPECT_FALSE(nics.set_health({{0, true}, {1, true}, {9, false}}));
   EXPECT_TRUE(nics.set_health({{0, true}}));
   EXPECT_THAT(healthy(nics), ElementsAre("nic0"));
@@ -66,6 +69,7 @@ TEST(Inventory, PrefersWhatMustBeThenHealthyOnesInOrder) {
   EXPECT_THAT(nics.prefer({"nic3", "nic2", "nic1"}, {"nic3"}, 2), ElementsAre("nic3", "nic1"));
   (void)nics.set_health({{0, false}, {1, true}, {2, true}, {3, true}});
   EXPECT_THAT(nics.prefer({"nic0", "nic1", "nic2"}, {}, 2), ElementsAre("nic1", "nic2"));
+  // A kubelet may ask for more than there are, and then gets those that are ill, last.
   EXPECT_THAT(nics.prefer({"nic0", "nic1"}, {}, 9), ElementsAre("nic1", "nic0"));
   EXPECT_THAT(nics.prefer({"rubbish"}, {"more", "more"}, 2), IsEmpty());
 }

@@ -1,4 +1,6 @@
-// Owns what the device plugin's configuration may say.
+// Owns what the device plugin's configuration may say. Names of resources are those of real
+// hardware's plugins, because pods ask for these; each becomes the name of a socket in the
+// kubelet's folder.
 #include "integration/kubernetes/plugin_config.hpp"
 
 #include <gmock/gmock.h>
@@ -43,6 +45,7 @@ TEST(PluginConfig, WrongOnesAreRefusedWithTheirPlace) {
       {"resources:\n  - {name: ../b}\n", "expected DOMAIN/NAME"},
       {"resources:\n  - {name: a/-b}\n", "expected DOMAIN/NAME"},
       {"resources:\n  - {name: a/" + std::string(64, 'b') + "}\n", "expected DOMAIN/NAME"},
+      // The path of a unix socket has 107 bytes at the most.
       {"kubelet: /" + std::string(100, 'k') + "\nresources:\n  - {name: a/b}\n",
        "too long for a socket"},
       {"resources:\n  - {name: a/b}\n  - {name: a/b}\n", "c.yaml:3: resources[1]"},

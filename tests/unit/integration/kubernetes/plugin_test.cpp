@@ -30,6 +30,7 @@ using Health = std::map<std::string, std::string>;
 
 constexpr const char* kResource = "vpc.amazonaws.com/efa";
 
+// In place of weftd's: a variable that names the NICs shows which were given.
 Result<ContainerEdits> edits_of(const std::vector<std::size_t>& nics) {
   std::string text;
   for (const std::size_t nic : nics) {
@@ -153,6 +154,7 @@ TEST_F(PluginTest, AKubeletWithTheSameFileNumberIsAnotherKubelet) {
   ASSERT_TRUE(efa->serve_and_register());
   EXPECT_FALSE(efa->is_lost());
   const std::string path = folder_.path() + "/kubelet.sock";
+  // The number of a file can be used again at once; its time of change then tells the two apart.
   const timespec later[2]{{.tv_sec = 0, .tv_nsec = UTIME_NOW}, {.tv_sec = 4, .tv_nsec = 2}};
   ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), later, 0), 0);
   EXPECT_TRUE(efa->is_lost());
@@ -204,6 +206,7 @@ TEST_F(PluginTest, APluginThatIsReplacedLeavesTheOnesSocketThatReplacedIt) {
   FakeKubelet kubelet(folder_.path());
   auto first = plugin();
   ASSERT_TRUE(first->serve_and_register());
+  // By which the second takes the place although the first is still there.
   ::unlink(first->socket().c_str());
   auto second = plugin(4);
   ASSERT_TRUE(second->serve_and_register());
@@ -231,6 +234,7 @@ TEST_F(PluginTest, WithoutAKubeletOrWithARefusalItIsLost) {
 TEST_F(PluginTest, GarbageIsRefusedAndHurtsNobody) {
   FakeKubelet kubelet(folder_.path());
   const auto efa = plugin(0, [](const std::vector<std::size_t>& nics) -> Result<ContainerEdits> {
+    // For three NICs there is no answer from weftd.
     return nics.size() == 3 ? fail(ErrorCode::io_error, "weftd has gone") : edits_of(nics);
   });
   ASSERT_TRUE(efa->serve_and_register());

@@ -44,6 +44,7 @@ TEST(ControlWire, DropsWhatIsNot) {
   auto longer = message(ControlKind::announce, 2);
   longer.push_back(std::byte{0});
   EXPECT_FALSE(parse_control(longer));
+  // The size of an entry is in its bytes 12 to 15, the highest first: 0x40 there is 1 GiB.
   auto huge = message(ControlKind::announce, 1);
   huge[sizeof(ControlHeader) + 12] = std::byte{0x40};
   EXPECT_TRUE(parse_control(huge)) << "1 GiB";
@@ -59,6 +60,8 @@ TEST(ControlWire, SurvivesAnyBytes) {
     for (std::byte& one : bytes) {
       one = static_cast<std::byte>(rng.next());
     }
+    // Mostly with a header that is right or nearly: bytes by chance would not get beyond the
+    // version.
     if (bytes.size() >= 4 && rng.chance(0.9)) {
       bytes[0] = std::byte{kControlVersion};
       bytes[1] = static_cast<std::byte>(rng.below(8));

@@ -1,4 +1,5 @@
-// Owns the NICs of the laboratory.
+// Owns the NICs of the laboratory: plugin cores over real engines, in a world with virtual time.
+// What a core does in a thread of its own is done here between the steps of that world.
 #include "tests/unit/integration/nccl/core_lab.hpp"
 
 #include <gtest/gtest.h>
@@ -12,6 +13,7 @@ namespace weft::testing {
 NcclLabConfig nccl_lab_config() {
   NcclLabConfig config;
   config.engine.paths = 16;
+  // Small packets: messages of some thousand bytes already have many of them.
   config.engine.mtu_payload = 1024;
   config.engine.base_rtt = 10us;
   config.link.latency = 5us;
@@ -58,6 +60,7 @@ void NcclLab::crash(std::uint32_t nic) {
 
 void NcclLab::restart(std::uint32_t nic) {
   crash(nic);
+  // As weftd gives them: a new process at an old place has another life.
   engines_[nic].life = engines_[nic].life.plus(1);
   engines_[nic].seed += 1000;
   world_.start(nic, engines_[nic]);

@@ -1,5 +1,6 @@
 // Owns what a process may do to its end of a bell: nothing that blocks, starves or confuses the
-// other one.
+// other one. A bell is one end of a socket pair; the other end may be a hostile process's, which
+// can send what it wants and as often, descriptors among it.
 #include "srd/io/bell.hpp"
 
 #include <fcntl.h>
@@ -22,6 +23,7 @@ namespace {
 
 using weft::testing::LingeringSocket;
 
+// SO_PASSRIGHTS, by which a socket refuses descriptors; older headers lack it.
 constexpr int kPassRights = 83;
 
 bool is_readable(int fd) {

@@ -1,4 +1,6 @@
-// Owns the making of namespaces, taps and a bridge, without root and without other programs.
+// Owns the making of namespaces, taps and a bridge, without root and without other programs. A
+// child makes them in a namespace of its own and sends the two taps' descriptors to the test, which
+// stays where it is; with the last descriptor all of it is gone.
 #include "tests/unit/srd/io/bridged_taps.hpp"
 
 #include <fcntl.h>
@@ -34,6 +36,7 @@ ifreq request_for(const std::string& name) {
 bool bring_up(int socket, const std::string& name) {
   write_file("/proc/sys/net/ipv6/conf/" + name + "/disable_ipv6", "1");  // it would talk by itself
   ifreq request = request_for(name);
+  // Above the suite's largest packet and what is put around it.
   request.ifr_mtu = 9000;
   const bool sized = ::ioctl(socket, SIOCSIFMTU, &request) == 0;
   request = request_for(name);

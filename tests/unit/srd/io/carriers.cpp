@@ -1,4 +1,7 @@
-// Owns how the conformance suite makes each carrier.
+// Owns how the conformance suite makes each carrier: a pair of ends in one process, with an address
+// for each. A carrier that this machine does not have throws, and its tests say why they are
+// skipped. Where a carrier has patience, it is an hour: the suite is one thread, and must not lose
+// packets because it was off its core.
 #include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -21,6 +24,7 @@
 namespace weft::srd::test {
 namespace {
 
+// A page of payload, and room for the header before it.
 constexpr std::size_t kMtu = 4096 + 64;
 
 IoPair memory_pair() {
@@ -103,6 +107,7 @@ void meet(PacketIo& first, PacketIo& second, const Address& one, const Address& 
   if (!heard[0] || !heard[1]) {
     throw std::runtime_error("the two ends never met");
   }
+  // Greetings that were still under way would be taken for the suite's own packets.
   for (int quiet = 0; quiet < 100; ++quiet) {
     for (PacketIo* end : ends) {
       quiet = end->receive().empty() ? quiet : 0;
@@ -120,6 +125,7 @@ std::unique_ptr<FrameIo> dpdk_port(const std::string& devargs) {
 IoPair memif_pair() {
   static int pairs = 0;
   const std::string number = std::to_string(++pairs);
+  // Few and small buffers: the suite shall meet full rings soon.
   const std::string common = ",socket-abstract=no,bsize=4352,rsize=8,socket=/tmp/weft-test-memif-" +
                              std::to_string(::getpid()) + "-" + number;
   const Address first = ipv4(10, 1, 0, 1);
@@ -143,6 +149,7 @@ IoPair vhost_pair() {
 }
 
 IoPair tunnel_pair_with(const std::optional<JoinKey>& key) {
+  // Each process in a third byte of its own, for tests run beside each other.
   const std::string base = "127.92." + std::to_string(::getpid() % 250) + ".";
   const auto open = [&](const char* local, const char* remote) {
     return must(TunnelIo::create({.local = base + local, .remote = base + remote, .key = key}));
@@ -211,6 +218,7 @@ const std::vector<Carrier>& carriers() {
   static const std::vector<Carrier> list = {
       {"memory", memory_pair},
       {"ring", ring},
+      // So small that every burst of the suite fills it.
       {"small_ring",
        [] { return ring_pair(ipv4(127, 1, 0, 1), ipv4(127, 1, 0, 2), std::size_t{1} << 15); }},
       {"udp", [] { return udp_pair(ipv4(127, 1, 7, 1), ipv4(127, 1, 7, 2)); }, false, false},

@@ -27,6 +27,7 @@ TxPacket packet(std::uint32_t number) {
   packet.header_size = 64;
   std::memset(packet.header.data(), 0, 64);
   std::memcpy(packet.header.data() + 28, &number, sizeof number);
+  // Twice, so that damage to either shows.
   std::memcpy(packet.header.data() + 40, &number, sizeof number);  // damage to one shows
   return packet;
 }
@@ -65,6 +66,7 @@ Outcome send_through(const FaultIo::Config& faults, std::uint32_t count,
     EXPECT_EQ(io.transmit({&one, 1}), 1U);
     drain();
   }
+  // What faults hold back comes out by and by, at later looks.
   for (int i = 0; i < 1000; ++i) {
     [[maybe_unused]] const auto room = io.transmit_room();
     drain();
@@ -76,6 +78,7 @@ constexpr std::uint32_t kCount = 20'000;
 
 TEST(FaultIo, LosesAndDoublesAtTheRatesAskedFor) {
   const Outcome outcome = send_through({.seed = 3, .loss = 0.1, .duplication = 0.2}, kCount);
+  // One hundredth of the packets is 200: with 20,000 draws more than three standard deviations.
   EXPECT_NEAR(static_cast<double>(outcome.arrived.size()), 0.9 * kCount, 0.01 * kCount);
   int twice = 0;
   for (const auto& [number, times] : outcome.arrived) {
@@ -151,11 +154,14 @@ TEST(Capture, HoldsEveryPacketAndSaysWhyOnesWereDropped) {
   std::size_t packets = 0;
   std::size_t dropped = 0;
   for (const Block& block : blocks_of(path)) {
+    // An enhanced packet block of pcapng.
     if (block.type == 6) {
       ++packets;
       dropped += block.body.find("dropped: loss") != std::string::npos ? 1U : 0U;
       std::uint32_t length = 0;
       std::memcpy(&length, &block.body[12], 4);
+      // With the headers of Ethernet, IPv4 and UDP (14 + 20 + 8), so that other programs can read
+      // it.
       EXPECT_EQ(length, 64U + 42U);
     }
   }

@@ -1,4 +1,6 @@
-// Tests of whose socket a unix datagram carrier may take.
+// Owns whose socket a unix datagram carrier may take: only one that nobody holds any more. A name
+// in the file system stays when its process is killed, and cannot be bound again before it is
+// removed; but one that is in use must not be taken from under its owner.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>

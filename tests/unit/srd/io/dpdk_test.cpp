@@ -1,4 +1,6 @@
-// Owns what a DPDK port does when its other side goes away and comes back.
+// Owns what a DPDK port does when its other side goes away and comes back. EAL, on which DPDK
+// stands, is once in a process and survives no fork: whoever takes part is a process of its own,
+// forked before EAL runs here.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
@@ -67,6 +69,7 @@ class Server {
     }
   }
 
+  // It may fork long before it is to serve: a byte in this pipe says when.
   std::array<int, 2> go_{-1, -1};
   pid_t pid_ = -1;
 };
@@ -111,6 +114,7 @@ TEST(Dpdk, AMemifClientFindsItsServerAgain) {
 
 // Sends and receives as fast as it can, for ever, and counts for the test that watches.
 struct Blaster {
+  // In memory that the test shares: a process that will be killed has no other way to tell.
   struct Board {
     std::atomic<std::uint64_t> rounds{0}, received{0};
     std::atomic<bool> refused{false};
@@ -141,6 +145,7 @@ struct Blaster {
       (*port)->release();
       const std::size_t room = std::min((*port)->transmit_room(), frames.size());
       [[maybe_unused]] const auto taken = (*port)->transmit({frames.data(), room});
+      // Else the other side, on a machine with few cores, would not be reached at all.
       if (++board.rounds % 16 == 0) {
         ::sched_yield();
       }
@@ -189,6 +194,7 @@ class KilledMemifPeer : public testing::TestWithParam<bool> {
 
   std::string socket_ = "/tmp/weft-test-memif-kill-" + std::to_string(::getpid());
   Blaster::Board* board_ = nullptr;
+  // Not shared: nobody looks at what the victim counts.
   Blaster::Board victims_board_;
   pid_t survivor_ = -1;
   pid_t victim_ = -1;
@@ -198,6 +204,8 @@ class KilledMemifPeer : public testing::TestWithParam<bool> {
 TEST_P(KilledMemifPeer, UnderTrafficDoesNotTakeTheOtherWithIt) {
   const bool server = GetParam();
   survivor_ = Blaster::start(*board_, devargs(server));
+  // A victim that dies with its hands in the rings must not take the other with it: hence traffic
+  // both ways, and several tries.
   for (int kills = 0; kills < 8; ++kills) {
     SCOPED_TRACE("kill " + std::to_string(kills));
     victim_ = Blaster::start(victims_board_, devargs(!server));

@@ -1,4 +1,5 @@
-// Owns the tests of frames that wait for a link that refuses them.
+// Owns the tests of frames that wait for a link that refuses them: for how long, in which order,
+// and when they are given up. Time is the test's.
 #include "srd/io/held_frames.hpp"
 
 #include <gtest/gtest.h>
@@ -24,6 +25,7 @@ class HeldFramesTest : public ::testing::Test {
   }
 
   std::array<std::byte, 10> bytes_{};
+  // Four frames of 64 bytes at the most.
   HeldFrames held_{4, 64, kPatience};
   const TimePoint start_{std::chrono::seconds{1}};
 };
@@ -71,6 +73,7 @@ TEST_F(HeldFramesTest, KeepTheirOrderAroundTheEnd) {
     int taken = 0;
     EXPECT_EQ(held_.flush(start_,
                           [&](std::span<const std::byte> bytes) {
+                            // Three of four: the ring's begin and end come to lie everywhere.
                             if (taken == 3) {
                               return false;
                             }

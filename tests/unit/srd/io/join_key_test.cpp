@@ -1,4 +1,5 @@
-// Owns which files are taken for keys.
+// Owns which files are taken for keys: whoever can read a network's key can join it, and whoever
+// can write it can choose it, so a file that others could read or change is none.
 #include "srd/io/join_key.hpp"
 
 #include <fcntl.h>
@@ -47,6 +48,7 @@ TEST_F(JoinKeyTest, WhatOthersCouldReadOrChangeIsNoKey) {
   }
   ASSERT_EQ(::chmod(place("key").c_str(), 0400), 0);
   EXPECT_EQ(problem(place("key")), "");
+  // What a link leads to can be changed between the look at it and the reading.
   std::filesystem::create_symlink(place("key"), place("link"));
   EXPECT_NE(problem(place("link")), "");
   if (::geteuid() == 0) {
@@ -61,6 +63,7 @@ TEST_F(JoinKeyTest, OnlyAFileOfTheRightSizeIsAKey) {
     ASSERT_EQ(::chmod(place("key").c_str(), 0600), 0);
     EXPECT_NE(problem(place("key")).find("32 bytes"), std::string::npos) << size;
   }
+  // Opening a pipe that nobody writes to would wait for ever.
   ASSERT_EQ(::mkfifo(place("pipe").c_str(), 0600), 0);
   EXPECT_NE(problem(place("pipe")).find("no regular file"), std::string::npos);
   EXPECT_NE(problem(directory_).find("no regular file"), std::string::npos);

@@ -80,6 +80,7 @@ TEST_P(LostPort, IsReplacedByTheUplink) {
   look();
   EXPECT_EQ(frames_in(*direct_.theirs), 1U);
   EXPECT_EQ(io_->direct_ports(), 1U);
+  // As when the peer's process ends.
   direct_.theirs.reset();
   look();
   EXPECT_EQ(io_->direct_ports(), 0U);

@@ -11,6 +11,7 @@
 namespace weft::srd {
 namespace {
 
+// A jumbo frame, the largest that is ever copied.
 constexpr std::size_t kMax = 9000;
 constexpr std::byte kUntouched{0xA5};
 
@@ -37,6 +38,7 @@ void check(const Copy& copy, std::size_t size, std::size_t from, std::size_t to)
 TEST(RingCopy, GoesAroundCachesForEveryAlignmentAndSize) {
   for (std::size_t size : {0, 1, 63, 64, 65, 127, 128, 129, 200, 2048, 4095, 8192}) {
     for (std::size_t to = 0; to<64; to += size> 200 ? 7 : 1) {
+      // Aligned, off by one, behind a frame's headers, and the last byte of a cache line.
       for (const std::size_t from : {0, 1, 22, 63}) {
         SCOPED_TRACE(::testing::Message() << size << " bytes from " << from << " to " << to);
         check(RingCopy::around_caches, size, from, to);

@@ -1,4 +1,6 @@
-// Owns what becomes of everybody else when one reader of a ring stops reading.
+// Owns what becomes of everybody else when one reader of a ring stops reading. It must cost them
+// nothing: what is for the stopped one is dropped once its patience is over, and it alone has to
+// have it sent again.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -87,6 +89,7 @@ TEST_F(StoppedReader, HoldsNobodyElseUp) {
     ASSERT_EQ(reader_->receive().size(), 1U) << "round " << i;
     reader_->release();
   }
+  // One for each round, and the one that ended fill().
   EXPECT_EQ(io_->counters().tx_stalled, 5000U + 1U);
 }
 
@@ -124,6 +127,7 @@ TEST_F(StoppedReader, HoldsNobodyUpByReadingSlowly) {
       ASSERT_EQ(reader_->receive().size(), taken / 2);
     }
   }
+  // At most half of the time may go into waiting for one that reads a record now and then.
   EXPECT_GT(with_room, rounds / 2);
 }
 

@@ -16,6 +16,7 @@ namespace {
 
 // A machine whose counter and clock go at known rates.
 struct Machine {
+  // A counter of 2.6 GHz, which has run for half an hour.
   double ticks_per_ns = 2.6;
   std::int64_t time = 1'000'000'000;
   double ticks = 5e12;
@@ -51,6 +52,7 @@ TEST(TickClock, TellsTheTimeFromTheCounterOnceItsRateIsKnown) {
     told += good ? 1 : 0;
     ASSERT_LT(std::abs(now - machine.time), 2'000) << i;
   }
+  // Nearly always: asking the system is what the counter is to save.
   EXPECT_GT(told, 99'000);
 }
 
@@ -80,6 +82,7 @@ TEST(TickClock, ALongSilenceIsNoFault) {
       machine.pass(1'000);
       machine.read();
     }
+    // Half a minute without a question: what was extrapolated over it must not count as an error.
     machine.pass(30'000'000'000);
   }
   EXPECT_FALSE(machine.clock.useless());
@@ -92,6 +95,7 @@ TEST(TickClock, ACounterThatJumpsAllTheTimeIsNotUsed) {
   for (int i = 0; i < 2'000 && !machine.clock.useless(); ++i) {
     machine.pass(400'000);
     machine.read();
+    // As if a thread moved between cores whose counters differ.
     machine.ticks += static_cast<double>(rng.below(1'000'000'000));
   }
   EXPECT_TRUE(machine.clock.useless());
