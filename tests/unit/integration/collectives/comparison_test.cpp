@@ -1,4 +1,5 @@
-// Owns the proof that plugins are compared by the medians of rounds in alternating order.
+// Owns the proof that plugins are compared by the medians of rounds in alternating order: whoever
+// always came first would always meet the machine in the same state.
 #include "integration/collectives/comparison.hpp"
 
 #include <gmock/gmock.h>
@@ -21,6 +22,7 @@ SessionOptions two_sizes() {
   return options;
 }
 
+// Out of place and in place for each of the two sizes; the last one was not measured.
 std::vector<Measured> round_of(double microseconds, std::uint64_t wrong = 0) {
   return {{microseconds, wrong, true}, {2 * microseconds, 0, true}, {microseconds, 0, true}, {}};
 }

@@ -1,4 +1,6 @@
-// Owns the proof that no run lasts for ever, and that ranks that hang are told of.
+// Owns the proof that no run lasts for ever, and that ranks that hang are told of. Ranks are real
+// processes (or threads), forked from the test; what they are told to do here is to wait, to hang
+// or to die.
 #include "integration/collectives/rank_processes.hpp"
 
 #include <gmock/gmock.h>
@@ -44,6 +46,7 @@ class SharedBoard {
 struct Complaints {
   std::vector<std::string> all;
   [[nodiscard]] RankProcesses::Watch watch() {
+    // Short, because each test with a rank that hangs waits for as long as this.
     return {.patience = 100ms, .closing = 100ms, .complain = [this](const std::string& text) {
               all.push_back(text);
             }};
@@ -124,6 +127,7 @@ TEST(RankProcesses, EachThreadThatHangsShowsItsOwnStack) {
                                      sigset_t none;
                                      ::sigemptyset(&none);
                                      while (rank != 1) {
+                                       // Two ways to wait, to tell the two stacks apart by.
                                        (void)(rank == 0 ? ::pause() : ::sigsuspend(&none));
                                      }
                                      return 0;
@@ -169,6 +173,7 @@ TEST(RankProcesses, WhoWaitsAtABarrierForADeadRankIsToldSo) {
       return 0;
     }});
     auto watch = complaints.watch();
+    // So that it is the death that is told of, and not that somebody waits for long.
     watch.patience = 1h;
     watch.victim = expected ? std::optional<std::uint32_t>(1) : std::nullopt;
     EXPECT_FALSE(ranks.wait(watch));

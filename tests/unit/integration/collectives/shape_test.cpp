@@ -1,5 +1,6 @@
 // Owns the proof that both ends of every connection count the same messages of the same sizes, and
-// that programs move the right elements.
+// that programs move the right elements. Nothing checks that at run time: ends that disagree by one
+// message hang, and ends that disagree by a byte mix up data.
 #include "integration/collectives/shape.hpp"
 
 #include <gtest/gtest.h>
@@ -50,12 +51,14 @@ TEST(Shape, BothEndsAgreeOnEveryMessage) {
     Problem problem;
     problem.operation = kAll[rng.below(std::size(kAll))];
     problem.ranks =
+        // A hypercube needs a power of two.
         problem.operation == Operation::hypercube ? 2U << rng.below(3) : 2 + rng.below(7);
     problem.algorithm = static_cast<Algorithm>(rng.below(3));
     problem.protocol = static_cast<Protocol>(rng.below(3));
     problem.root = rng.below(problem.ranks);
     problem.channels = 1 + rng.below(4);
     problem.element = std::size_t{1} << rng.below(4);
+    // From a few bytes to 32 MiB, each magnitude as often as the others.
     problem.bytes = rng.below(1U << (4 + rng.below(22)));
     std::map<Key, std::vector<std::size_t>> sent;
     std::map<Key, std::vector<std::size_t>> received;
@@ -79,6 +82,8 @@ TEST(Shape, BothEndsAgreeOnEveryMessage) {
   }
 }
 
+// Two slices of a chunk, each of at least a thirty-second of the slot (here 32 KiB): the second one
+// may be empty, and is sent all the same.
 TEST(Shape, SlicesAreNccls) {
   const std::size_t slot = (std::size_t{1} << 20) / 4;
   const auto bytes = [&](std::size_t chunk, std::uint32_t index) {
@@ -116,6 +121,7 @@ class Model {
     for (problem_.rank = 0; problem_.rank < problem_.ranks; ++problem_.rank) {
       const Counts counts = counts_of(problem_);
       const std::size_t all = std::max(counts.send, counts.receive);
+      // Painted, so that what was never written does not look like zeros that belong there.
       outputs_.emplace_back(all * 4, std::byte{0xC3});
       inputs_.emplace_back(counts.send * 4);
       fill_input(pattern, problem_, inputs_.back());
@@ -128,6 +134,8 @@ class Model {
         running_.push_back({problem_.rank, program, 0});
       }
     }
+    // Until nobody can go on: programs that wait for each other in a circle end it, too, with steps
+    // left.
     for (bool moved = true; moved;) {
       moved = false;
       for (Running& one : running_) {
@@ -259,6 +267,7 @@ void expect_right(const Way& way, std::uint32_t ranks, std::size_t bytes, bool i
                   .channels = 2,
                   .algorithm = way.algorithm,
                   .protocol = way.protocol};
+  // Smaller than NCCL's, so that the larger problems go round them several times.
   problem.buffers.simple = std::size_t{64} << 10;
   problem.buffers.ll = std::size_t{16} << 10;
   problem.buffers.ll128 = std::size_t{64} << 10;
@@ -286,6 +295,7 @@ TEST(Shape, ProgramsComputeWhatTheyAreNamedFor) {
       if (way.operation == Operation::hypercube && (ranks & (ranks - 1)) != 0) {
         continue;
       }
+      // Nothing, one element, less than a slice, and sizes that no power of two divides.
       for (const std::size_t bytes : {0UL, 4UL, 64UL, 4096UL, 65532UL, 262148UL}) {
         expect_right(way, ranks, bytes, false);
         if (way.operation != Operation::sendrecv && way.operation != Operation::alltoall) {

@@ -16,6 +16,7 @@ using nccl::Request;
 
 NcclLabConfig patient() {
   NcclLabConfig config = nccl_lab_config();
+  // Far above all else that takes time here: a peer is declared dead by this alone.
   config.engine.peer_timeout = 10s;
   return config;
 }
@@ -63,6 +64,7 @@ TEST(NcclFaults, DeadPeerEndsWhatWaitsForIt) {
     lab.crash(1);
     const TimePoint begin = lab.world().now();
     EXPECT_EQ(outcome_of(lab, request, 20s), Outcome::remote_error);
+    // The time-out of the engine, and not much beside it.
     EXPECT_LT(lab.world().now() - begin, 12s);
     Request* later = nullptr;
     EXPECT_EQ(lab.core(0).send(*ends.forth.sender, ends.memory.data(), 0, 0, nullptr, later),
@@ -181,6 +183,7 @@ TEST(NcclFaults, StoppedPeerIsNotADeadOne) {
   Ends ends(lab);
   Request* const received = ends.receive(lab);
   lab.world().pause(1);
+  // Less than the ten seconds after which it would be dead.
   lab.run_for(3s);
   EXPECT_EQ(received->state.load(), Request::State::pending);
   lab.world().resume(1);
@@ -227,6 +230,7 @@ TEST(NcclFaults, AnyBytesToTheEndpointsAreCountedAndHarmNobody) {
   const srd::PeerId victim =
       attacker.peer(world::address_of_host(1), lab.engine(1).config().attachment).value();
   std::vector<std::byte> bytes(nccl::kMaxControl);
+  // The first bytes are right or nearly, so that messages get past the first checks.
   for (int i = 0; i < 3000; ++i) {
     for (std::byte& one : bytes) {
       one = static_cast<std::byte>(rng.next());
@@ -239,6 +243,7 @@ TEST(NcclFaults, AnyBytesToTheEndpointsAreCountedAndHarmNobody) {
     srd::SendRequest request;
     request.peer = victim;
     request.source = srd::Qpn{8};
+    // The control endpoint is the first (see NcclLab::boot()), that of data the one after it.
     request.destination = srd::Qpn{8};
     request.qkey = told.qkey.value();
     request.cookie = nccl::Cookie{nccl::Lane::watch, 0, 0xFFFF}.pack();

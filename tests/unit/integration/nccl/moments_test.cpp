@@ -156,6 +156,7 @@ TEST_P(Moments, DeathOfEitherEndIsFoundOut) {
                      (comes_back ? ", and comes back" : ""));
         NcclLab lab(2, config_of(GetParam()));
         Story story(lab);
+        // In forty steps from the first call to the last, whatever is just under way then.
         const TimePoint death = lab.world().now() + whole * moment / 40;
         (void)lab.run_until([&] {
           story.send_turn();
@@ -191,6 +192,7 @@ TEST_P(Moments, EndThatStandsStillForSecondsDisturbsNothing) {
         return lab.world().now() >= pause;
       });
       lab.world().pause(victim);
+      // Less than the ten seconds of config_of(): late, not dead.
       const TimePoint resume = lab.world().now() + 4s;
       (void)lab.run_until([&] {
         victim == 0 ? story.receive_turn() : story.send_turn();

@@ -9,6 +9,7 @@
 namespace weft::workloads {
 namespace {
 
+// Small, but with several experts on each rank, and several tokens for each of them.
 ExpertSetup small_setup() {
   ExpertSetup setup;
   setup.problem = {.ranks = 8, .tokens = 24, .hidden = 1024, .topk = 4, .experts = 32};
@@ -62,12 +63,15 @@ TEST(ExpertRank, RulesOfOrderMakeItRightAndNoneDoesNot) {
       EXPECT_EQ(outcome.error, "") << name;
       EXPECT_GT(outcome.packets.reordered, 0U) << "a network in order shows nothing";
       EXPECT_EQ(outcome.all.ordering.stray, 0U);
+      // 8 ranks, 4 rounds.
       EXPECT_EQ(outcome.all.dispatch_us.size(), 32U);
       if (ordering == Ordering::none) {
         EXPECT_GT(outcome.all.wrong, 0U) << "seed " << seed;
         continue;
       }
       EXPECT_EQ(outcome.all.wrong, 0U) << name << ", seed " << seed;
+      // Of each rank's 24 tokens in each round: each of the 4 copies that experts got, and what
+      // came back.
       EXPECT_EQ(outcome.all.checked, 4U * 8 * (24 * 4 + 24)) << name;
       EXPECT_TRUE(digest == 0 || digest == outcome.all.digest) << "results depend on the rule";
       digest = outcome.all.digest;
@@ -100,6 +104,7 @@ TEST(ExpertRank, OtherShapesAreRight) {
     double skew;
     Precision precision;
   };
+  // The least that there can be, numbers that divide nothing, and experts of which some get most.
   for (const Shape& shape :
        {Shape{2, 1, 128, 1, 2, 0, Precision::fp8}, Shape{3, 7, 256, 6, 6, 0, Precision::bf16},
         Shape{4, 64, 128, 2, 128, 1.5, Precision::fp8},

@@ -28,6 +28,7 @@ class Channel {
   // Returns how many counters were believed before everything before them had arrived.
   std::uint64_t run(std::uint32_t rounds) {
     for (std::uint32_t round = 0; round < rounds; ++round) {
+      // The counter comes last, and says how many writes were before it.
       const std::uint32_t writes = rng_.below(40);
       for (std::uint32_t i = 0; i <= writes; ++i) {
         while (ordering_ == Ordering::sequence && !window_.has_room()) {
@@ -58,6 +59,7 @@ class Channel {
     std::uint64_t number;
   };
   void arrive() {
+    // Any of them: this network has no order at all.
     const std::size_t at = rng_.below(static_cast<std::uint32_t>(under_way_.size()));
     const Sent one = under_way_[at];
     under_way_.erase(under_way_.begin() + static_cast<std::ptrdiff_t>(at));
@@ -95,6 +97,7 @@ TEST(Ordering, CountersAreNeverBelievedTooEarlyExceptWithoutRules) {
       EXPECT_EQ(channel.totals.counters, 20U);
     }
     Channel none(Ordering::none, seed);
+    // Else the others would have been right by luck.
     EXPECT_GT(none.run(20), 0U) << "without a rule, seed " << seed;
   }
 }
