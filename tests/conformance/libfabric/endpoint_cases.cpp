@@ -170,6 +170,7 @@ void address_vectors() {
   std::array<std::uint8_t, 64> own{};
   std::size_t length = own.size();
   require_ok(fi_getname(&e.ep->fid, own.data(), &length), "fi_getname");
+  // Of a table addresses are indices, of a map they mean something to the provider only.
   for (const fi_av_type type : {FI_AV_TABLE, FI_AV_MAP}) {
     fi_av_attr attributes{};
     attributes.type = type;
@@ -240,6 +241,7 @@ bool is_second_life() { return std::getenv("WEFT_CASE_AGAIN") != nullptr; }
 // goes on with it.
 void restart() {
   const bool again = is_second_life();
+  // Else a third life would take itself for the second.
   unsetenv("WEFT_CASE_AGAIN");
   Endpoint e(again ? "again" : "0");
   talk(e, again ? 2 : 1);
@@ -303,6 +305,7 @@ void killed() {
 void peer_death() {
   Endpoint e;
   Buffer out(e.domain, 4096);
+  // Ranks are on one machine: the number is enough to see when it is really gone.
   const auto peer = static_cast<pid_t>(e.exchange({static_cast<std::uint64_t>(getpid())})[0]);
   e.part();  // what the survivor sent so far has ended well
   if (Endpoint::rank() == 1) {

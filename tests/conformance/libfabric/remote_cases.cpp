@@ -1,4 +1,5 @@
-// Owns the cases of remote memory: writes, reads, writes with data.
+// Owns the cases of remote memory: writes, reads, writes with data. Both ends run the same code at
+// the same time, each into a window of the other's.
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -9,6 +10,7 @@
 namespace weft::conformance {
 namespace {
 
+// Around what fits into one packet (8928 bytes), and up to messages of hundreds of them.
 constexpr std::size_t kSizes[] = {1, 64, 4096, 8000, 8929, 65536, 100000, 1 << 20, 3 << 20};
 
 struct Remote {
@@ -27,6 +29,7 @@ void write_and_read(Endpoint& e, std::uint32_t seed, std::size_t count, std::siz
   const Remote remote = swap_windows(e, window);
   std::vector<fi_context> contexts(count);
   local.fill(seed);
+  // From the last place to the first, unlike the reads below: no place may depend on the order.
   for (std::size_t i = count; i-- > 0;) {
     e.post([&] {
       return fi_write(e.ep, local.data() + i * size, size, local.desc(), e.peer,

@@ -38,6 +38,7 @@ class Device {
     is_srd_ = efadv_query_device(context_, &efa, sizeof efa) == 0;
     pd_ = ibv_alloc_pd(context_);
     cq_ = ibv_create_cq(context_, 256, nullptr, nullptr, 0);
+    // The other end reads blocks from here, and writes nothing.
     const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
     region_ = ibv_reg_mr(pd_, memory.data(), memory.size(), access);
     demand(pd_ != nullptr && cq_ != nullptr && region_ != nullptr, "no memory");
@@ -132,6 +133,7 @@ class Device {
   void post_read(std::uint8_t* to, std::uint32_t length, std::uint64_t from, std::uint64_t id) {
     post(to, length, id, from);
   }
+  // False: nothing has ended.
   bool poll(ibv_wc& done) {
     const int count = ibv_poll_cq(cq_, 1, &done);
     demand(count >= 0, "polling fails");

@@ -154,6 +154,7 @@ void fill(std::uint8_t* to, std::uint32_t number, std::uint32_t size) {
 void verify(const std::uint8_t* from, std::uint32_t number, std::uint32_t begin, std::uint32_t end,
             const char* what) {
   for (std::uint32_t i = begin; i < end; ++i) {
+    // volatile: another process's device writes here, of which the compiler knows nothing.
     const auto* const byte = static_cast<const volatile std::uint8_t*>(from + i);
     if (*byte != byte_of(number, i)) {
       give_up(std::string(what) + " " + std::to_string(number) + ": byte " + std::to_string(i) +
@@ -222,6 +223,7 @@ class Talker {
   std::uint32_t refused() const { return refused_; }
 
  private:
+  // A request's number says what it is, and in its lower half which slot it uses.
   static constexpr std::uint64_t kReceiveId = 1ULL << 32;
   static constexpr std::uint64_t kReadId = 2ULL << 32;
   static constexpr std::size_t kReceivesAt = 0;
@@ -421,6 +423,7 @@ class Talker {
            taken_ == total_sends_ && blocks_read_ == total_blocks_;
   }
 
+  // Until the other end has said its totals, no count is equal to them.
   static constexpr std::uint32_t kUnknown = 0xFFFFFFFF;
 
   Mistake mistake_;

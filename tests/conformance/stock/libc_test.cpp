@@ -25,6 +25,7 @@ TEST_P(Files, StockToolsSeeThem) {
   EXPECT_EQ(outcome.output, GetParam().expected);
 }
 
+// The second NIC, as a PCI device that this machine does not have.
 constexpr char kDevice[] = "/sys/devices/pciefa0:01/efa0:01:00.0\n";
 
 INSTANTIATE_TEST_SUITE_P(
@@ -105,9 +106,8 @@ TEST(Fork, ChildrenOpenTheDeviceForThemselves) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
-// clang's default, and gcc's.
 // Their runtime wraps calls of libc itself, and stands before or behind our wrappers, as it was
-// linked.
+// linked: statically, which is clang's default, or as a library, which is gcc's.
 class Sanitizers : public ::testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(All, Sanitizers, ::testing::Values("-static-libasan", ""),

@@ -47,6 +47,7 @@ constexpr const char* kOneSided =
     "MPI_Allreduce(&bad, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD); MPI_Finalize();"
     "return all != 0; }";
 
+// Open MPI's one-sided calls by the device's reads and writes, instead of by messages.
 #define ONE_SIDED MATCHING "--mca osc rdma --mca btl ofi,self"
 
 struct OneSided {
@@ -101,6 +102,7 @@ TEST_P(MpiLauncher, CanStandOutsideToo) {
       " exec \"$0\" h$((OMPI_COMM_WORLD_RANK + 1)) -- ./a' $name; code=$?; " WEFT_PROGRAM
       " status $name --json; " WEFT_PROGRAM " down $name >/dev/null; cd /; rm -r $dir; exit $code");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
+  // A network in which nothing was lost would have shown nothing.
   if (*fault != '\0') {
     const auto states = json_lines(outcome.output, "counters");
     ASSERT_FALSE(states.empty()) << outcome.output;
@@ -124,6 +126,7 @@ TEST(Mpi, TellsThatARankWasKilled) {
       "int main(int c, char** v) { int r, x, y; MPI_Init(&c, &v);"
       "MPI_Comm_rank(MPI_COMM_WORLD, &r);"
       "for (int i = 0; ; i++) { x = i; MPI_Allreduce(&x, &y, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);"
+      // When all have talked for a while, and everybody waits for everybody.
       "if (r == 2 && i == 500) raise(SIGKILL); } }";
   const Outcome outcome = in_folder("printf '" + source + "' > a.c && mpicc.openmpi -o a a.c",
                                     "-- " MPIRUN "-n 4 " MATCHING "./a", 60);

@@ -38,6 +38,8 @@ TEST_P(Nobody, RunsIt) {
     arguments.replace(at, 4, port);
   }
   const Outcome outcome = run_shell(
+      // With no runtime directory and no home of one's own, as services and containers often have
+      // none.
       "dir=$(mktemp -d) && chmod 777 $dir && cd $dir && TMPDIR=/tmp XDG_RUNTIME_DIR= HOME=$dir "
       "WEFT_CASE_DIR=$dir OMPI_MCA_orte_tmpdir_base=$dir "
       "timeout 150 setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -all "
@@ -47,6 +49,7 @@ TEST_P(Nobody, RunsIt) {
   EXPECT_TRUE(outcome.says(test.says)) << outcome.output;
 }
 
+// How each family of programs is called; the second one is told where the first is.
 #define SRD(options) "-c SRD -x 0 -p PORT -n 1000 " options
 #define PERFTEST(program, options) \
   "-- " program " -d {h1.dev} " options " : " program " -d {h2.dev} " options " {h1.ip}"

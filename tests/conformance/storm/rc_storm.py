@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # Owns the storm of reliable connections: what happens to hosts, links and weftd while soft-RoCE
-# programs talk.
+# programs talk. What is drawn follows from a seed that is printed; when it happens to the programs
+# does not, because they run in real time.
 """usage: rc_storm.py WEFT WEFTD WEFT_RC_STORM [ROUNDS [SEED]]
 
 Four peers on two hosts talk to a target on a third. In each round, by lot, a peer is killed and
@@ -38,6 +39,7 @@ class Storm:
             self.port = free.getsockname()[1]
         self.daemon = None
         self.start_weftd()
+        # Before anybody came: to this it has to return in the end.
         self.held = self.holds()
         self.target = self.start("h1", "target")
         self.await_listener()
@@ -92,6 +94,8 @@ class Storm:
         while time.monotonic() < end and self.target.poll() is None:
             for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
                 _, local, _, state = line.split()[:4]
+                # 0A: it listens (TCP_LISTEN). Asked of the kernel, for a connection as a question
+                # would be taken for a peer's.
                 if state == "0A" and int(local.rsplit(":", 1)[1], 16) == self.port:
                     return
             time.sleep(0.02)
@@ -138,6 +142,7 @@ class Storm:
         self.start_weftd()
 
     def run(self, rounds):
+        # Deaths of peers three times as often as anything else.
         everything = (self.kill, self.kill, self.kill, self.stop_for_a_moment,
                       self.stop_for_longer_than_the_target_waits, self.cut_for_a_moment,
                       self.cut_for_longer_than_anybody_waits, self.kill_weftd)
