@@ -1,4 +1,6 @@
-// Owns what processes see of weftd: places, lives, and what it tells of itself.
+// Owns what processes see of weftd: places, lives, and what it tells of itself. weftd is a process
+// of its own (daemon_fixture.hpp) with two hosts of two NICs; what attaches is in the test.
+// start(true): with direct rings between processes.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -23,6 +25,7 @@ TEST_F(DaemonTest, GivesEveryProcessItsOwnPlace) {
   EXPECT_NE(first->id, second->id);
   EXPECT_NE(first->address, other_nic->address);
   EXPECT_NE(first->address, other_host->address);
+  // Each place has numbers of queue pairs of its own: nobody has to ask weftd for one.
   EXPECT_EQ(first->first_qpn, first->id.value() * 256U);
   EXPECT_EQ(first->qpn_count, 256U);
   EXPECT_LT(first->first_qpn + first->qpn_count - 1, 1U << 16);
@@ -148,6 +151,7 @@ TEST_F(DaemonTest, ASleepingProcessIsWoken) {
 TEST_F(DaemonTest, PlacesOfTheDeadAreGivenAgainInALaterLife) {
   start(true);
   std::map<std::uint16_t, srd::Life> lives;
+  // More than a NIC has places: they must come round.
   for (int i = 0; i < 600; ++i) {
     auto a = join("h1");
     ASSERT_TRUE(a) << a.error().message;
@@ -173,6 +177,7 @@ TEST_F(DaemonTest, ProcessesOutliveWeftdAndRejoin) {
       [[maybe_unused]] const auto taken = a->io->transmit({&lost, 1});
       poll_once(*a);
       poll_once(*b);
+      // It has noticed that its weftd is gone: what it sends has no way any more.
       return a->io->counters().tx_unroutable >= round;
     }));
     weftd_->start();
@@ -198,6 +203,7 @@ TEST_F(DaemonTest, LostFramesAreCounted) {
   auto b = join("h2");
   ASSERT_TRUE(a && b);
   srd::TxPacket stray = packet(*a, *b, 1);
+  // An address that no NIC has, and then a place that no process has.
   stray.to.bytes[15] = std::byte{99};
   EXPECT_EQ(a->io->transmit({&stray, 1}), 1U);
   stray = packet(*a, *b, 1);

@@ -1,4 +1,7 @@
-// Owns which ports may say where an address lives.
+// Owns which ports may say where an address lives. A frame's source says behind which port its
+// sender is, and may lie; whoever could move others' addresses to itself would get their frames.
+// kProved is a port whose datagrams prove where they come from; 7 is an address and 1 to 3 are
+// ports.
 #include "emu/daemon/whereabouts.hpp"
 
 #include <gtest/gtest.h>
@@ -18,6 +21,7 @@ TEST(Whereabouts, TheLivingAreNotMoved) {
   EXPECT_EQ(places.find(7), -1);
   EXPECT_TRUE(places.claim(now, 1, !kProved, 7));
   for (int i = 0; i < 100; ++i) {
+    // Less than kAlive: it is heard of in time.
     now += seconds{20};
     EXPECT_FALSE(places.claim(now, 2, !kProved, 7));
     EXPECT_TRUE(places.claim(now, 1, !kProved, 7));
@@ -47,6 +51,7 @@ TEST(Whereabouts, MadeUpAddressesPushNobodyOut) {
   TimePoint now{};
   EXPECT_TRUE(places.claim(now, 0, !kProved, 1));
   EXPECT_TRUE(places.claim(now, 1, !kProved, 2));
+  // Far more than a port may have places.
   for (std::uint64_t made_up = 100; made_up < 100'000; ++made_up) {
     EXPECT_TRUE(places.claim(now, 1, !kProved, made_up)) << "it passes, though nobody learns of it";
   }

@@ -1,4 +1,6 @@
-// Owns the tests of the event calendar.
+// Owns the tests of the event calendar, which has to be a sorted list in all but its cost: the
+// order of equal times decides what a seed means. The arguments are the logarithms of how long a
+// slice is and how many of them its ring has: small here, so that tests go round it.
 #include "emu/fabric/event_queue.hpp"
 
 #include <gtest/gtest.h>

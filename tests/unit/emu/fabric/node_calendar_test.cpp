@@ -1,4 +1,6 @@
-// Owns the tests of the calendar by nodes.
+// Owns the tests of the calendar by nodes. It lets each node run ahead of the others by as much as
+// an event needs at least to get from one to another (the lookahead), which must change nothing
+// that any node sees.
 #include "emu/fabric/node_calendar.hpp"
 
 #include <gtest/gtest.h>
@@ -38,6 +40,7 @@ class Causes {
     log.emplace_back(event.when, event.frame);
     ++happened_;
     seen = std::max(seen, event.when);
+    // What happens later causes nothing: the run has an end.
     if (event.when > 60'000) {
       return;
     }

@@ -1,4 +1,5 @@
-// Owns which addresses a range has, and in which order they are given.
+// Owns which addresses a range has, and in which order they are given. The argument of size() is up
+// to where it counts: ranges of IPv6 have more addresses than any number holds.
 #include "emu/k8s/address_pool.hpp"
 
 #include <gtest/gtest.h>
@@ -36,6 +37,7 @@ TEST(AddressPool, HasBoundsAndGaps) {
   EXPECT_EQ(some.take(), "10.0.0.11/24");
   EXPECT_EQ(some.take(), "10.0.0.14/24");
   EXPECT_EQ(some.take(), std::nullopt);
+  // The last addresses that there are: what is one further would begin again at zero.
   AddressPool top = pool("ffff::/16", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe",
                          "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff");
   top.exclude(*parse_address("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),

@@ -1,4 +1,5 @@
 // Owns that the manifests which we ship can be read, and that their samples get what they ask for.
+// The tests run in the project's folder.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -61,6 +62,7 @@ TEST(ShippedManifests, AreObjectsAndLeadOnlyToFilesThatAreThere) {
 
 TEST(ShippedManifests, SamplesGetWhatTheyAskFor) {
   PlanOptions options;
+  // The device plugin's, which in a cluster says so itself.
   options.cluster.resources["vpc.amazonaws.com/efa"] = 4;
   for (const auto& entry : fs::directory_iterator(kFolder / "samples")) {
     const PodPlan plan = make_plan({read(entry.path())}, options);

@@ -1,4 +1,7 @@
-// Tests of connections as their two programs make them, command by command.
+// Owns the tests of connections as their two programs make them, command by command. A server on
+// host 0 listens, a client on host 1 asks; 100, 200 and 300 are names that the programs give to
+// their ids and hear again with each event. destroy() answers with the number of events that the id
+// has reported, as in Linux, where a program waits until it has acknowledged so many.
 #include "tests/unit/emu/kernel/ucma/program.hpp"
 
 namespace weft::kernel {
@@ -43,6 +46,7 @@ TEST_F(TwoProcesses, ConnectAndDisconnect) {
 
   EXPECT_EQ(server.destroy(asked.id), 2U);  // established, disconnected
   EXPECT_EQ(server.destroy(listener), 1U);  // the request counts for the listener
+  // Address and route resolved, the response, the end.
   EXPECT_EQ(client.destroy(active), 4U);
   EXPECT_EQ(server_process.manager.ids(), 0U);
   EXPECT_TRUE(server_process.claims.own.empty());
@@ -74,6 +78,7 @@ TEST_F(TwoProcesses, RejectTellsWhy) {
   ASSERT_EQ(server.command(Command::reject, reject), 0);
   run();
   const ucma::EventReply rejected = client.next(Kind::rejected);
+  // 28: the reason "consumer defined" of InfiniBand, which is what a program's own rejection has.
   EXPECT_EQ(rejected.status, 28U);
   ucma::ConnParam seen{};
   std::memcpy(&seen, rejected.param.data(), sizeof seen);

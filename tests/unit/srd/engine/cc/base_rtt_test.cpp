@@ -1,4 +1,6 @@
-// Owns the tests of the base RTT: what it follows, and what it never exceeds.
+// Owns the tests of the base RTT: what it follows, and what it never exceeds. It is the round trip
+// of an empty network, from which all delay is counted: too large, and queues are not seen; too
+// small, and distance is taken for a queue. Here 14 us is what the program was told.
 #include "srd/engine/cc/base_rtt.hpp"
 
 #include <gtest/gtest.h>
@@ -14,6 +16,7 @@ TEST(BaseRtt, FollowsASmallerMeasurementAtOnceAndALargerOneAfterAPeriod) {
   EXPECT_EQ(base.get(), 5us);
   for (int ms = 2; ms < 400; ++ms) {
     base.add(time_at(std::chrono::milliseconds{ms}), 9us, false);
+    // Within its period a smaller one stays, however many larger ones come.
     if (ms < 100) {
       EXPECT_EQ(base.get(), 5us);
     }
@@ -39,6 +42,7 @@ TEST(BaseRtt, AStandingQueueThatMarksIsNotTakenForDistance) {
   BaseRtt base(14us);
   base.add(time_at(1ms), 5us, false);
   for (int ms = 2; ms < 1000; ++ms) {
+    // One in ten is marked: the other nine are not taken for distance either.
     base.add(time_at(std::chrono::milliseconds{ms}), 12us, ms % 10 == 0);
   }
   EXPECT_EQ(base.get(), 5us);

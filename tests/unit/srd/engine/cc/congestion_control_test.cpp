@@ -22,6 +22,7 @@ CcTuning network() {
   return tuning;
 }
 
+// With as much under way as was acknowledged.
 AckSample ack(TimePoint now, Bytes acked, Duration rtt, bool congested, std::uint16_t path = 0) {
   AckSample s;
   s.now = now;
@@ -53,6 +54,7 @@ TEST(CongestionControlNames, ANetworkWithoutRateOrLengthIsRefused) {
   tuning.base_rtt = 0ns;
   EXPECT_FALSE(make_congestion_control("srd", tuning).has_value());
   tuning = network();
+  // No room for a single byte of payload.
   tuning.header = tuning.mtu_wire;
   EXPECT_FALSE(make_congestion_control("srd", tuning).has_value());
 }
@@ -167,6 +169,7 @@ TEST(Dctcp, TheCutFollowsTheShareOfMarkedBytes) {
     for (int i = 0; i < 4000; ++i) {
       now += 1us;
       cc.on_ack(ack(now, 4150, 20us, i % 10 < marked_of_ten));
+      // Of the last quarter only, in which it swings around where it has settled.
       window = std::max(window, i > 3000 ? cc.window() : 0);
     }
     return window;
@@ -196,6 +199,7 @@ TEST(Swift, SpacesPacketsOutBelowOnePacketPerRoundTrip) {
     cc.on_ack(ack(now, 4150, 300us, true));
   }
   ASSERT_FALSE(cc.pacing_rate().is_zero());
+  // One packet in the 300 us of a round trip.
   EXPECT_LT(cc.pacing_rate().bits_per_second(), 4150U * 8 * 1'000'000 / 300);
 }
 

@@ -21,6 +21,7 @@ CcTuning default_network() {
 
 TEST(NsccConstants, AreThoseOfTheDefaultNetwork) {
   const NsccConstants k(Rate::gbps(100), kBaseRtt, kMtu, 64, 0.75);
+  // 100 Gb/s for 14.02 us. All others follow from it and from the packet's size.
   EXPECT_DOUBLE_EQ(k.bdp, 175'284);
   EXPECT_NEAR(k.scale_a, 1.16856, 1e-9);
   EXPECT_NEAR(k.target, 10'517'040, 1e-6);
@@ -70,6 +71,7 @@ struct NsccCases : testing::Test {
 
 TEST_F(NsccCases, AQueueThatJustBuildsUpChangesNothingButTheConstantIncrease) {
   acks(10, 5us, true);
+  // Two constant increases (eta, see above).
   EXPECT_NEAR(static_cast<double>(nscc.window()), 100'000, 2 * 717);
 }
 
@@ -86,6 +88,7 @@ TEST_F(NsccCases, BelowTheTargetItGrowsInProportionToTheDistance) {
 
 TEST_F(NsccCases, AnEmptyNetworkIsFilledFast) {
   acks(40, 0us, false);
+  // By fast_scale, 0.29 of what is acknowledged, for ten packets at the least.
   EXPECT_GE(nscc.window(), 100'000U + 10 * 4150 * 29 / 100);
 }
 

@@ -1,4 +1,6 @@
-// Owns the tests of the view of a peer through its paths.
+// Owns the tests of the view of a peer through its paths. What is congested at the peer shows on
+// all paths, what is congested on the way on few of them: the filter tells the two apart by how
+// many of the latest paths agree. The arguments of view() are the time and how old a sample may be.
 #include "srd/engine/cc/path_filter.hpp"
 
 #include <gtest/gtest.h>
@@ -27,6 +29,7 @@ TEST(PathFilter, OneBadPathIsOneVoiceHoweverOftenItSpeaks) {
 }
 
 TEST(PathFilter, ACongestedPeerIsSeenOnNearlyTwoThirdsOfThePaths) {
+  // The filter holds 16 paths; 11 of them are the first that say it for the whole peer.
   for (unsigned bad = 0; bad <= 16; ++bad) {
     PathFilter filter;
     for (unsigned i = 0; i < 16; ++i) {
@@ -41,6 +44,7 @@ TEST(PathFilter, OldSamplesDoNotCountEvenAcrossTheWrapOfTheClock) {
   PathFilter filter;
   filter.add(path(1), 500, true, 0xFFFFFF00);
   filter.add(path(2), 500, true, 0xFFFFFF00);
+  // 0x110 after the two before it, by a clock of 32 bits that has come round.
   filter.add(path(3), 7, false, 0x00000010);
   EXPECT_EQ(filter.view(0x00000020, 0x40).delay, 7U);
   EXPECT_FALSE(filter.view(0x00000020, 0x40).marked);
