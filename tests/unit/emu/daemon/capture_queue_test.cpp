@@ -83,6 +83,7 @@ TEST(CaptureQueue, ADiskThatDoesNotAnswerHoldsUpNobodyAndWhatIsLostIsCounted) {
     (*queue)->push({0, i, bytes_of(frame), "a comment"});
   }
   const std::uint64_t kept = kFrames - (*queue)->dropped();
+  // A record is a frame of 500 bytes with its comment and a header: between 500 and 600.
   EXPECT_GE(kept, kRing / 600);
   EXPECT_LE(kept, kRing / 500 + 1);  // and one that is being written
   EXPECT_FALSE((*queue)->finish(milliseconds{1}));

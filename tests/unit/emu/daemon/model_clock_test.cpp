@@ -13,6 +13,7 @@ using std::chrono::hours;
 using std::chrono::nanoseconds;
 
 constexpr Duration kYear = hours{24 * 365};
+// From a thousand times as fast as the machine's clock to a million times as slow.
 constexpr std::array kDilations{0.001, 0.3, 1.0, 7.0, 1e6};
 
 TEST(ModelClock, NeitherYearsNorDilationsMakeItOverflowOrGoBack) {

@@ -11,6 +11,8 @@ namespace {
 using srd::MessageCompletion;
 using srd::Status;
 
+// What fits into one packet of this laboratory beside the header of a message; larger ones are
+// asked for first.
 constexpr std::size_t kEager = 1024 - sizeof(srd::message::Header);
 
 class Sizes : public ::testing::TestWithParam<std::size_t> {};

@@ -1,4 +1,5 @@
-// Owns the test of the list from whose middle things are taken.
+// Owns the test of the list from whose middle things are taken: receives by their tags, in the
+// order in which they came. It must do what a vector does, and faster.
 #include "srd/message/take_list.hpp"
 
 #include <gtest/gtest.h>
@@ -46,6 +47,7 @@ TEST(TakeList, AgreesWithAVector) {
       model.push_back(value);
     } else {
       const std::uint64_t wanted = rng.between(0, 20);
+      // Values come in pairs, so that often several are wanted, and the first must be taken.
       const auto is_wanted = [&](std::uint64_t value) { return value / 2 == wanted / 2; };
       const auto taken = list.take_first(is_wanted);
       const auto expected = std::ranges::find_if(model, is_wanted);

@@ -1,4 +1,7 @@
-// Tests of learning that a program waits by looking at its memory.
+// Owns the tests of learning that a program waits by looking at its memory. Such a program calls
+// nothing while it waits: what comes for it has to be placed by a helper thread, or by a post that
+// lingers a while after its own work. The numbers are the rule's (spin_rule.hpp): three rounds
+// teach, four lingers in vain are enough, and then twice as many rounds have to teach again.
 #include "srd/run/spin_rule.hpp"
 
 #include <gtest/gtest.h>

@@ -25,6 +25,7 @@ TEST(Trim, LeavesAValidShorterFrame) {
     Bytes frame = frame_of(v4 ? kAlice : kAlice6, v4 ? kBob : kBob6, 9, Ecn::congested,
                            wire::kDscpData, packet);
     const std::size_t size = SrdCodec::trim(frame);
+    // The golden write carries four bytes of payload, which are what is cut.
     EXPECT_EQ(size, frame.size() - 4);
     frame.resize(size);
     const net::Envelope envelope = net::Envelope::parse(frame, SrdCodec::kPorts);
@@ -44,6 +45,7 @@ TEST(Trim, LeavesAValidShorterFrame) {
 TEST(Trim, LeavesEverythingElseAlone) {
   const Bytes ack = test::golden("ack");
   Bytes control = frame_of(kAlice, kBob, 9, Ecn::capable_0, wire::kDscpControl, ack);
+  // A control packet, one that is shorter than a header, and one for another UDP port.
   Bytes brief = frame_of(kAlice, kBob, 9, Ecn::capable_0, wire::kDscpData, Bytes(4));
   Bytes foreign = frame_of(kAlice, kBob, 9, Ecn::capable_0, wire::kDscpData, test::golden("write"));
   foreign[net::kEnvelopeSizeV4 - net::kUdpSize + 2] = std::byte{0x12};

@@ -29,6 +29,7 @@ void append(std::string& out, std::uint32_t value) {
 // The classic capture format, in this machine's byte order.
 std::string capture_of(const std::vector<Bytes>& frames) {
   std::string out;
+  // Its magic number, version 2.4, no time zone, no accuracy, the longest frame, and Ethernet.
   for (const std::uint32_t word : {0xA1B2C3D4U, 0x00040002U, 0U, 0U, 65535U, 1U}) {
     append(out, word);
   }

@@ -44,6 +44,7 @@ void replay(const std::vector<Seen>& seen, const srd::Address& from) {
   Bench bench(QpType::rc, Bench::default_request(), config);
   bench.attributes.address.destination = from;
   bench.attributes.rq_psn = first->packet.psn;
+  // 1024 bytes.
   bench.attributes.path_mtu = 3;
   wire::Packet answered;
   ASSERT_EQ(wire::parse_packet(answers.begin()->second, 0, answered), wire::PacketFault::none);
@@ -71,6 +72,7 @@ void replay(const std::vector<Seen>& seen, const srd::Address& from) {
     }
     asked += one.packet.ack_request ? 1 : 0;
   }
+  // Else the capture has been read wrongly, and nothing was compared.
   EXPECT_GE(asked, 4U);
   EXPECT_EQ(equal, asked);
   EXPECT_EQ(bench.sink.completions.size(), asked);

@@ -1,4 +1,5 @@
-// Owns what each counter of the engine counts: one event each, and nothing else moves it.
+// Owns what each counter of the engine counts: one event each, and nothing else moves it. They have
+// the names of Linux's rxe where that has them; programs that watch a device read them.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -59,6 +60,7 @@ TEST_F(RoceCounters, PacketsAndBytesAreThoseFromBthToIcrc) {
   EXPECT_EQ(bench.all().size(), 2U);
   const Counters& counters = bench.engine.counters();
   EXPECT_EQ(counters.sent_pkts, 2U);
+  // BTH, payload, what fills it up to four bytes, and ICRC.
   EXPECT_EQ(counters.sent_bytes, (12U + 256 + 4) + (12 + 45 + 3 + 4));
   bench.arrive(bench.request(Operation::send_only, kRqPsn), 5);
   EXPECT_EQ(counters.rcvd_pkts, 1U);

@@ -87,6 +87,7 @@ TEST_F(Keys, BindsAWindowOfTypeTwoToOneQueuePair) {
 
 TEST_F(Keys, BindsAWindowOfTypeOneAgainAndAgain) {
   std::uint32_t window = keys.allocate_window(1, kDomain);
+  // More often than the byte of a key's variant has values: it comes round.
   for (int time = 0; time < 300; ++time) {
     ASSERT_TRUE(keys.bind(bind(window, kStart, 16), kDomain, kQpn));
     window = next(window);

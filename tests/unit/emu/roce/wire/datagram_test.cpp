@@ -39,6 +39,7 @@ std::vector<std::byte> frame_of(const DatagramHeader& header, std::size_t payloa
 TEST(Crc32, IsThatOfEthernet) {
   constexpr std::string_view kDigits = "123456789";
   const auto bytes = std::as_bytes(std::span(kDigits));
+  // The check value that catalogues of CRCs give for CRC-32.
   EXPECT_EQ(crc32(0, bytes), 0xCBF43926U);
   for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
     EXPECT_EQ(crc32(crc32(0, bytes.first(cut)), bytes.subspan(cut)), 0xCBF43926U);

@@ -59,8 +59,10 @@ TEST(Mad, IsWrittenAgainByteForByte) {
 
 TEST(Mad, TellsWhatRpingAskedFor) {
   const auto captured = messages_of("rxe61-rping-C2");
+  // REQ, REP, RTU, DREQ, DREP.
   EXPECT_THAT(kinds_of(captured), ElementsAre(0x10, 0x13, 0x14, 0x15, 0x16));
   const CmMessage& request = captured[0].message;
+  // The port spaces of RDMA_CM: 0x0106 TCP (port 7174, 0x1C06), 0x0111 UDP.
   EXPECT_EQ(request.service_id, 0x0000000001061C06U);
   EXPECT_EQ(request.starting_psn, 0xB676B8U);
   EXPECT_EQ(request.flow_label, 0xB7B7AU);
@@ -95,6 +97,7 @@ TEST(Mad, TellsWhatRpingAskedFor) {
 
 TEST(Mad, TellsWhatUdaddyAskedFor) {
   const auto captured = messages_of("rxe61-ucmatose-udaddy");
+  // The same, and the question and answer of datagrams: SIDR_REQ, SIDR_REP.
   EXPECT_THAT(kinds_of(captured), ElementsAre(0x10, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18));
   const CmMessage& request = captured[5].message;
   const CmMessage& reply = captured[6].message;
@@ -118,6 +121,7 @@ TEST(Mad, PutsARejectionWhereTheSpecificationHasIt) {
   message.private_data[0] = std::byte{0x77};
   std::array<std::byte, kMadSize> mad{};
   write_cm(message, mad);
+  // The message begins behind the 24 bytes of a MAD's header.
   EXPECT_EQ(mad[24 + 3], std::byte{4});
   EXPECT_EQ(mad[24 + 7], std::byte{8});
   EXPECT_EQ(mad[24 + 8], std::byte{0x40});

@@ -21,6 +21,7 @@ std::vector<std::byte> from_hex(const std::string& text) {
 }
 
 // Opcode -> bytes of headers, BTH included.
+// BTH 12, RETH 16, AtomicETH 28, AETH and immediate data 4, DETH 8, AtomicAckETH 8.
 const std::map<int, std::size_t> kSizes = {
     {0x00, 12}, {0x01, 12}, {0x02, 12}, {0x03, 16}, {0x04, 12}, {0x05, 16}, {0x06, 28}, {0x07, 12},
     {0x08, 12}, {0x09, 16}, {0x0A, 28}, {0x0B, 32}, {0x0C, 28}, {0x0D, 16}, {0x0E, 12}, {0x0F, 16},
