@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-# Owns programs in containers that have nothing in common with weftd but one mounted folder.
+# Owns programs in containers that have nothing in common with weftd but one mounted folder. Five
+# kinds: who is admitted (users), what a container and a weftd survive of each other (restart), what
+# the CDI files say (cdi), what a container that is not trusted can do with the folder (escape), and
+# an engine that reads those files (podman).
 """usage: containers.py WEFT users|restart|cdi|escape|podman|cost
 
 Containers are namespaces of the test's own (mount, pid, network, user), made with unshare; with
