@@ -8,8 +8,8 @@ namespace weft::testing {
 namespace {
 
 // One rank on each emulated host.
-Outcome run_ranks(int ranks, int version, const std::string& options,
-                  const std::string& rest = "") {
+Outcome run_ranks(int ranks, int version, const std::string& options, const std::string& rest = "",
+                  const std::string& environment = "") {
   const TemporaryFolder folder;
   std::string words;
   for (int i = 0; i < ranks; ++i) {
