@@ -33,7 +33,12 @@ class Liar : public ::testing::TestWithParam<std::uint64_t> {
     auto made = nccl::Rma::create(world_.engine(0), config);
     EXPECT_TRUE(made.has_value());
     rma_ = std::move(*made);
-    EXPECT_TRUE(liar().open_endpoint(kControl, {.qkey = kQkey, .receive_depth = 64}).has_value());
+    for (std::uint32_t i = 0; i < nccl::kEndpoints; ++i) {  // only the first one hears anything
+      EXPECT_TRUE(liar()
+                      .open_endpoint(srd::Qpn{kControl.value() + i},
+                                     {.qkey = kQkey, .receive_depth = i == 0 ? 64U : 0U})
+                      .has_value());
+    }
     for (std::uint64_t i = 0; i < heard_.size(); ++i) {
       post_receive(i);
     }
@@ -48,6 +53,7 @@ class Liar : public ::testing::TestWithParam<std::uint64_t> {
   }
   void run_for(Duration duration) {
     const TimePoint end = world_.now() + duration;
+    world_.pump();
     while (world_.step(end)) {
       settle();
     }
