@@ -1,0 +1,83 @@
+// Owns bringing a NIC up for Gloo, and its end in the child of a fork.
+#include "integration/gloo/device.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "integration/gloo/transport.hpp"
+
+namespace weft::gloo {
+namespace {
+
+// Never destroyed: a fork may come at any time.
+struct Living {
+  std::mutex mutex;
+  std::vector<GlooDevice*> devices;
+};
+Living& living() {
+  static auto* const all = new Living;
+  return *all;
+}
+
+}  // namespace
+
+std::shared_ptr<::gloo::transport::Device> create_device() {
+  const nccl::Settings settings = nccl::settings_from_environment();
+  auto found = nccl::find_devices(settings);
+  if (!found) {
+    GLOO_THROW_IO_EXCEPTION("weft: ", found.error().message);
+  }
+  auto nic = nccl::Nic::start(settings, 0);
+  if (!nic) {
+    GLOO_THROW_IO_EXCEPTION("weft: ", nic.error().message);
+  }
+  return std::make_shared<GlooDevice>(std::move(*nic), std::move(found->front()));
+}
+
+GlooDevice::GlooDevice(std::unique_ptr<nccl::Nic> nic, nccl::DeviceDescription told)
+    : nic_(std::move(nic)), told_(std::move(told)) {
+  Living& all = living();
+  const std::scoped_lock lock(all.mutex);
+  static const int once = ::pthread_atfork(nullptr, nullptr, after_fork);
+  (void)once;
+  all.devices.push_back(this);
+}
+
+// What was sent last must arrive: the process may end now.
+GlooDevice::~GlooDevice() {
+  Living& all = living();
+  {
+    const std::scoped_lock lock(all.mutex);
+    std::erase(all.devices, this);
+  }
+  if (forked_) {
+    (void)nic_.release();  // its thread is the parent's
+    return;
+  }
+  nic_->drain(std::chrono::milliseconds{200});
+}
+
+// In the child nothing of the parent's devices may be touched: rings have one consumer.
+void GlooDevice::after_fork() {
+  for (GlooDevice* const one : living().devices) {
+    one->forked_ = true;
+    one->nic_->abandon();
+  }
+}
+
+nccl::Nic& GlooDevice::nic() {
+  if (forked_) {
+    GLOO_THROW_IO_EXCEPTION("weft: this process is a child of the one that has the NIC");
+  }
+  return *nic_;
+}
+
+std::shared_ptr<::gloo::transport::Context> GlooDevice::createContext(int rank, int size) {
+  return std::make_shared<Context>(shared_from_this(), rank, size);
+}
+
+}  // namespace weft::gloo

@@ -1,0 +1,41 @@
+// Owns Gloo's way to a NIC of weft.
+#pragma once
+
+#include <gloo/transport/device.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "integration/nccl/nic.hpp"
+
+namespace weft::gloo {
+
+// The first NIC of the host that the environment names, or a UDP address: as for the NCCL plugin,
+// with the same variables. Throws ::gloo::IoException if there is none.
+[[nodiscard]] std::shared_ptr<::gloo::transport::Device> create_device();
+
+class GlooDevice final : public ::gloo::transport::Device,
+                         public std::enable_shared_from_this<GlooDevice> {
+ public:
+  GlooDevice(std::unique_ptr<nccl::Nic> nic, nccl::DeviceDescription told);
+  ~GlooDevice() override;
+
+  [[nodiscard]] std::string str() const override { return "weft, " + told_.name; }
+  [[nodiscard]] const std::string& getPCIBusID() const override { return no_bus_; }
+  [[nodiscard]] int getInterfaceSpeed() const override { return told_.speed; }
+  std::shared_ptr<::gloo::transport::Context> createContext(int rank, int size) override;
+
+  // Throws in the child of a fork: the NIC is its parent's.
+  [[nodiscard]] nccl::Nic& nic();
+
+ private:
+  static void after_fork();
+
+  std::unique_ptr<nccl::Nic> nic_;
+  nccl::DeviceDescription told_;
+  std::string no_bus_;
+  bool forked_ = false;
+};
+
+}  // namespace weft::gloo
