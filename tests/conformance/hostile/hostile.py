@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # Owns the test of what neighbours that mean no good can do to others: nothing that these notice.
 #
-# One weftd with three hosts. A pair of stock programs measures its latency under four conditions:
-# alone, beside a thousand idle clients, beside neighbours that attack (neighbour.py), and beside
-# neighbours that only use the processor as much. The last one tells what is weftd's fault and what
-# is the scheduler's. Afterwards weftd must hold no more than before.
+# Two weftds with three hosts each. A pair of stock programs on the first one measures its latency
+# under four conditions: alone, beside a thousand idle clients, while neighbours (neighbour.py)
+# attack its weftd, and while they attack the other one. The last one tells what is weftd's fault
+# and what is the scheduler's. Afterwards the first weftd must hold no more than before.
 """usage: hostile.py WEFT WEFTD STORM   $WEFT_HOSTILE_SECONDS of attacks (5), $WEFT_HOSTILE_SEED"""
 
 import json
