@@ -47,7 +47,6 @@ struct Options {
 
 // "NAME=VALUE" in two; nothing without a name.
 std::optional<std::pair<std::string, std::string>> divide(const std::string& word) {
-  // The last one: names of images may have one, values have none.
   const std::size_t equals = word.rfind('=');
   if (equals == std::string::npos || equals == 0) {
     return std::nullopt;

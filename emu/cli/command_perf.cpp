@@ -73,7 +73,7 @@ void print_sums(const PerfOptions& options, std::span<const PairBoard> boards) {
   }
 }
 
-// In front of a device; what stands behind it is DPDK's.
+// The beginning of an --io that names a DPDK device.
 constexpr std::string_view kDpdk = "dpdk:";
 
 // What is wrong with what was asked for, or nothing.

@@ -13,7 +13,7 @@
 namespace weft::cli {
 namespace {
 
-// No run lasts as long, and a typing mistake of three zeros does not either.
+// Longer than any run; more is taken for a typing mistake.
 constexpr std::chrono::hours kMaxTime{24};
 
 // Rounded up, so that a short time never becomes none.

@@ -279,7 +279,7 @@ std::vector<PlannedNode> build_cluster(const Objects& objects, const ClusterOpti
   // The lowest number wins; of equal ones the order of the files decides.
   std::ranges::stable_sort(policies, {}, &Policy::priority);
   for (PlannedNode& node : nodes) {
-    // Nodes of a kind have the same faults, so that those of one are said.
+    // Nodes of a kind have the same faults, so only those of the first are reported.
     Findings of_node;
     const std::vector<PhysicalFunction> pfs = node.pfs;
     for (const PhysicalFunction& pf : pfs) {

@@ -1,7 +1,7 @@
 // Owns reading SriovNetworkNodePolicy.
 //
 // What the operator's webhook would refuse is a finding, and so is what it lets through and nobody
-// can want (no NIC selected, RDMA of a function that the kernel has not).
+// can want (no NIC selected, RDMA with functions that vfio-pci takes away from the kernel).
 #include <algorithm>
 #include <charconv>
 

@@ -111,7 +111,7 @@ Words lines_of(const std::string& text) {
   return lines;
 }
 
-// Engines say more and more the longer it takes; the last lines are those about the failure.
+// A long text is cut at its beginning: the reason of the failure is in its last lines.
 std::string EngineAnswer::complaint() const {
   std::string all;
   for (const std::string& line : lines_of(errors.empty() ? out : errors)) {

@@ -165,8 +165,8 @@ Words run_node(EngineKind kind, const LabIdentity& lab, const LabFile& file, con
   words.insert(words.end(), node.options.begin(), node.options.end());
   Words command = node.command;
   if (!node.rootfs.empty()) {
-    // `:O` lays a folder for writing over the directory, which docker cannot do, nor run without an
-    // image.
+    // `:O`: what the container writes goes into an overlay, and the directory stays as it is.
+    // Docker has no --rootfs at all.
     add(words, {"--rootfs", node.rootfs + (kind == EngineKind::podman ? ":O" : "")});
     if (command.empty()) {
       command = {"sleep", "infinity"};

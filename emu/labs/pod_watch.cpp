@@ -111,7 +111,7 @@ class Watch {
           code == 0 ? "has ended" : fmt::format("has failed with exit code {}", code));
       return {};
     }
-    // The first run counts as an attempt, and restarts do not.
+    // The first run is an attempt as well, but no restart.
     if (process.attempts != 0 && entry.outcome.restarts + 1 >= process.attempts) {
       end(entry, State::failed, code,
           fmt::format("has failed with exit code {}, {} times", code, process.attempts));

@@ -78,7 +78,7 @@ std::size_t character(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) -> std::uint32_t {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
   };
-  // ASCII: all but control characters, of which XML allows only tabs and line ends here.
+  // ASCII, of whose control characters only tabs and line ends are kept.
   const std::uint32_t first = byte(at);
   if (first < 0x80) {
     return first >= 0x20 || first == '\t' || first == '\n' ? (first == 0x7F ? 0 : 1) : 0;

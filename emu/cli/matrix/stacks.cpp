@@ -63,11 +63,11 @@ Stacks::Stacks(std::vector<Wait> programs, std::string file)
       file_(std::move(file)),
       debugger_(launch::find_program("gdb")),
       end_(std::chrono::steady_clock::now() + kPatience) {
+  // With neither there are no stacks, which is no error: what the kernel tells of the programs is
+  // shown in any case.
   if (debugger_.empty()) {
     debugger_ = launch::find_program("eu-stack");
   }
-  // Without gdb or eu-stack there are no stacks, and nothing is said: what the kernel tells is
-  // there in any case.
   programs_.resize(std::min(programs_.size(), kMaxPrograms));
 }
 
