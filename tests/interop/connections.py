@@ -120,7 +120,7 @@ class Connections:
                                       responder_resources=1, initiator_depth=1, retry_count=7,
                                       rnr_retry_count=7, **more))
 
-    # The private data of the request says what the answering side shall do with it.
+    # The private data of the request tells the answering side what to do with it.
     def ask(self, address, port, wish, space=RDMA_PS_TCP):
         identity = self.new_id(space)
         call("rdma_resolve_addr", identity, None, sockaddr_of(address, port), PATIENCE_MS)

@@ -131,9 +131,9 @@ class Ours:
         if job[0].poll() is None:
             raise Failure("our server does not listen")
 
+    # No table of the kernel shows that a program listens by rdma_cm: the preload library opens a
+    # descriptor called weft-listens for as long.
     @staticmethod
-    # The preload library names a descriptor so while a program listens by rdma_cm, because no table
-    # of the kernel shows it.
     def has_sign(group):
         for folder in Path("/proc").glob("[0-9]*"):
             try:

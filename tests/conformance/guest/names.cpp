@@ -55,9 +55,9 @@ bool lists_our_device(Scan&& scan) {
 // As the kernel writes and opens them, and no other way.
 int device_names() {
   struct stat status {};
+  // Spellings of 0 that atoi() would accept, a device that is not there, a name that lacks its
+  // number, and one that must have none.
   for (const char* const name : {"uverbs00", "uverbs+0", "uverbs-0", "uverbs 0", "uverbs0x",
-                                 // Spellings that atoi() would take for 0, a device that there is
-                                 // not, and none at all.
                                  "uverbs7", "uverbs", "rdma_cm0"}) {
     const std::string path = std::string(kFolder) + "/" + name;
     demand(open(path.c_str(), O_RDWR) < 0 && errno == ENOENT, name);

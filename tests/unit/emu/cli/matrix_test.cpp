@@ -122,7 +122,7 @@ TEST(Verdicts, AllowSurvivorsToFailButNotToCrash) {
   EXPECT_EQ(survives({"h1", 0}, 1).reason, "weft run: exit 1");
 }
 
-// Both ended by SIGTERM of the matrix itself, which must not be taken for a crash.
+// 143 is SIGTERM, here the matrix' own, which must not be taken for a crash.
 TEST(Verdicts, NameWhatTheMatrixEnded) {
   EXPECT_EQ(judged("ideal", {.code = 143, .timed_out = true}).reason, "hang: not over after 60 s");
   EXPECT_EQ(judged("peer-dies", {.code = 143, .said_too_much = true}).reason,

@@ -1,8 +1,8 @@
 // Tests of queue pair 1: what leaves it is what it takes, and nothing else is taken.
 //
-// Queue pair 1 (GSI, the general services interface) carries the messages of connection management,
-// each in one datagram of 256 bytes. It belongs to the device and not to a program: the connection
-// manager sits behind it as an agent, of which the test is one.
+// Queue pair 1 (GSI, the general services interface) carries the messages of management, each in
+// one datagram of 256 bytes. It belongs to the device and not to a program: behind it are two
+// agents, one for connection management and one for all other classes, and the test is both.
 #include <gtest/gtest.h>
 
 #include <algorithm>

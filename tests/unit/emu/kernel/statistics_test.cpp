@@ -134,7 +134,7 @@ TEST_F(SharedCounters, OnAFullDiskAProcessIsNotCountedAndLives) {
   EXPECT_EQ(status, 0);
 }
 
-// 28 bytes with the end are for it; a longer name is cut, not written further.
+// A name has 28 bytes with its end; a longer one is cut and does not run into what follows.
 TEST_F(SharedCounters, KnowTheirKind) {
   EXPECT_EQ(StatisticsFile::open(path)->kind(), "sheep");
   ASSERT_TRUE(make_statistics_file(path, std::string(1000, 'x')));

@@ -35,7 +35,7 @@ TEST(RetransmissionTimer, KeepsItsWaitsWithinTheirBounds) {
 TEST(RetransmissionTimer, IsTwiceAsPatientUntilQueuesAreKnown) {
   RetransmissionTimer timer(kTuning);
   // The estimate (10 us and four deviations of 5 us) and the delay of an acknowledgement.
-  EXPECT_EQ(timer.retransmit_wait(), 2 * (30us + 2us));  // rtt 10 us, deviation 5 us
+  EXPECT_EQ(timer.retransmit_wait(), 2 * (30us + 2us));
   EXPECT_EQ(timer.tail_wait(), timer.retransmit_wait());
   timer.on_round_trip(kStart, 10us, kTuning);
   EXPECT_EQ(timer.retransmit_wait(), 64us);

@@ -125,7 +125,7 @@ std::unique_ptr<FrameIo> dpdk_port(const std::string& devargs) {
 IoPair memif_pair() {
   static int pairs = 0;
   const std::string number = std::to_string(++pairs);
-  // Few and small buffers: the suite shall meet full rings soon.
+  // Few and small buffers, so that the suite meets full rings soon.
   const std::string common = ",socket-abstract=no,bsize=4352,rsize=8,socket=/tmp/weft-test-memif-" +
                              std::to_string(::getpid()) + "-" + number;
   const Address first = ipv4(10, 1, 0, 1);

@@ -28,7 +28,7 @@ TxPacket packet(std::uint32_t number) {
   std::memset(packet.header.data(), 0, 64);
   std::memcpy(packet.header.data() + 28, &number, sizeof number);
   // Twice, so that damage to either shows.
-  std::memcpy(packet.header.data() + 40, &number, sizeof number);  // damage to one shows
+  std::memcpy(packet.header.data() + 40, &number, sizeof number);
   return packet;
 }
 

@@ -234,10 +234,10 @@ TEST_F(UmadDatagrams, WhatCannotBeSentIsRefused) {
   here.nobody.push_back(there.address());
   refused(ETIMEDOUT, nothing);
   here.nobody.clear();
-  std::array<std::uint8_t, 64 + 257> tooLong{};
+  std::array<std::uint8_t, 64 + 257> too_long{};
   const Datagram good = ping();
-  std::memcpy(tooLong.data(), &good, sizeof good);
-  EXPECT_EQ(client.file.write(tooLong.data(), tooLong.size()), -EINVAL);
+  std::memcpy(too_long.data(), &good, sizeof good);
+  EXPECT_EQ(client.file.write(too_long.data(), too_long.size()), -EINVAL);
   EXPECT_TRUE(here.sent.empty());
   EXPECT_EQ(client.write(ping(), 64 + 40), 64 + 40) << "the rest is zero";
   ASSERT_EQ(here.sent.size(), 1U);

@@ -92,7 +92,7 @@ TEST_F(Resp, ChecksTheLengthBeforeTheKey) {
   EXPECT_EQ(bench.answer(), wire::kNakInvalidRequest);
 }
 
-// By one bit: the index is right and the key is an older one.
+// By one bit: the index is right, and the variant is another owner's.
 TEST_F(Resp, RefusesABadKey) {
   auto packet = bench.request(Operation::write_only, kRqPsn);
   packet.rkey ^= 1;
