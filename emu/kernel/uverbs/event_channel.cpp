@@ -1,9 +1,8 @@
 // Owns sending events and taking unread ones back.
 #include "emu/kernel/uverbs/event_channel.hpp"
 
-#include <fcntl.h>
 #include <sys/socket.h>
-#include <unistd.h>
+#include <sys/types.h>
 
 #include <cerrno>
 
@@ -21,36 +20,11 @@ bool of_port(std::uint32_t type) {
 
 }  // namespace
 
-EventChannel::~EventChannel() {
-  for (const int fd : {ours_, theirs_}) {
-    if (fd >= 0) {
-      native::close(fd);
-    }
-  }
-}
-
-int EventChannel::open() {
-  int pair[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
-    return -1;
-  }
-  ours_ = native::move_high(pair[0]);
-  theirs_ = native::duplicate_high(pair[1]);
-  if (theirs_ < 0) {
-    const int error = errno;
-    native::close(pair[1]);
-    errno = error;
-    return -1;
-  }
-  theirs_ = keep_fd(theirs_);
-  return pair[1];
-}
-
 // False: there is no room now. True also if no end is left to read it: the event is lost, as with a
 // closed file.
 bool EventChannel::send_now(const Record& record) {
   // The application may have closed its end: then no thread waits, and SIGPIPE must not be raised.
-  return native::send(ours_, &record, record_size_, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 ||
+  return native::send(pair_.ours(), &record, record_size_, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 ||
          (errno != EAGAIN && errno != ENOBUFS);
 }
 
@@ -63,7 +37,7 @@ void EventChannel::send(const Record& record) {
 std::uint32_t EventChannel::withdraw(std::uint64_t element) {
   std::deque<Record> unread;
   Record record{};
-  while (native::receive(theirs_, &record, record_size_, MSG_DONTWAIT) ==
+  while (native::receive(pair_.duplicate(), &record, record_size_, MSG_DONTWAIT) ==
          static_cast<ssize_t>(record_size_)) {
     unread.push_back(record);
     record = Record{};

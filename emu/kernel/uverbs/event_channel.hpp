@@ -7,12 +7,13 @@
 #include <cstdint>
 #include <deque>
 
+#include "emu/kernel/stream_pair.hpp"
+
 namespace weft::kernel {
 
-// The application holds one end of a stream socket pair, so that read, poll and epoll are native;
-// we hold the other one, and a duplicate of the application's to take back what it has not read
-// yet. Under the device's lock. Nothing here waits for the application: what does not fit into the
-// socket waits in `backlog_`, and goes with the next flush_backlog().
+// The application reads the records from its end of the pair. Under the device's lock. Nothing here
+// waits for the application: what does not fit into the socket waits in `backlog_`, and goes with
+// the next flush_backlog().
 class EventChannel {
  public:
   // Completion events are 8 bytes (the CQ's user handle), asynchronous ones 16 (element, type,
@@ -25,12 +26,9 @@ class EventChannel {
   enum class Kind : std::uint8_t { completion = 8, asynchronous = 16 };
 
   explicit EventChannel(Kind kind) : record_size_(static_cast<std::size_t>(kind)) {}
-  ~EventChannel();
-  EventChannel(const EventChannel&) = delete;
-  EventChannel& operator=(const EventChannel&) = delete;
 
-  // Makes the pair. The descriptor that goes to the application, or -1 with errno set.
-  [[nodiscard]] int open();
+  // The descriptor that goes to the application, or -1 with errno set.
+  [[nodiscard]] int open() { return pair_.open(); }
 
   void send(const Record& record);
   // Takes back what the application has not read about the object `element`, and returns how many
@@ -47,8 +45,7 @@ class EventChannel {
   [[nodiscard]] bool send_now(const Record& record);
 
   std::size_t record_size_;
-  int ours_ = -1;
-  int theirs_ = -1;
+  StreamPair pair_;
   std::deque<Record> backlog_;
 };
 
