@@ -43,6 +43,19 @@ void replace_line(const std::string& path, std::string_view line) {
   ::close(fd);
 }
 
+// The file /dev/infiniband/NAME and its entry in a class, which is as a kernel lays it out a link
+// into the folder of the device. Returns what the link leads to.
+fs::path write_device_file(TreeWriter& tree, const NicDescription& nic, const fs::path& device,
+                           const std::string& of_class, const std::string& name, unsigned minor) {
+  const fs::path own = device / of_class / name;
+  tree.file(own / "dev", format("%u:%u", kUverbsMajor, minor));
+  tree.file(own / "ibdev", nic.name);
+  tree.link(own / "device", device);
+  tree.link(fs::path("sys/class") / of_class / name, own);
+  tree.file(fs::path("dev/infiniband") / name, "");
+  return own;
+}
+
 }  // namespace
 
 // 6 is the version of the kernel's interface that libraries know.
@@ -59,27 +72,18 @@ void write_connections(TreeWriter& tree) {
 }
 
 void write_datagrams(TreeWriter& tree, const NicDescription& nic, const fs::path& device) {
-  const std::string umad = "umad" + std::to_string(nic.index);
-  const fs::path own = device / "infiniband_mad" / umad;
-  tree.file(own / "dev", format("%u:%u", kUverbsMajor, kUmadFirstMinor + nic.index));
-  tree.file(own / "ibdev", nic.name);
+  const fs::path own =
+      write_device_file(tree, nic, device, "infiniband_mad", "umad" + std::to_string(nic.index),
+                        kUmadFirstMinor + nic.index);
   tree.file(own / "port", "1");
-  tree.link(own / "device", device);
-  tree.link(fs::path("sys/class/infiniband_mad") / umad, own);
-  tree.file(fs::path("dev/infiniband") / umad, "");
 }
 
-// As a kernel lays them out: the class's entries are links into the folder of the device.
 void write_class_entries(TreeWriter& tree, const NicDescription& nic, const fs::path& device) {
   tree.link(class_folder(nic), device / "infiniband" / nic.name);
-  const std::string uverbs = "uverbs" + std::to_string(nic.index);
-  const fs::path verbs = device / "infiniband_verbs" / uverbs;
-  tree.file(verbs / "dev", format("%u:%u", kUverbsMajor, kUverbsFirstMinor + nic.index));
-  tree.file(verbs / "ibdev", nic.name);
-  tree.file(verbs / "abi_version", "1");
-  tree.link(verbs / "device", device);
-  tree.link(fs::path("sys/class/infiniband_verbs") / uverbs, verbs);
-  tree.file(fs::path("dev/infiniband") / uverbs, "");
+  const fs::path own =
+      write_device_file(tree, nic, device, "infiniband_verbs", "uverbs" + std::to_string(nic.index),
+                        kUverbsFirstMinor + nic.index);
+  tree.file(own / "abi_version", "1");
 }
 
 void write_link_state(TreeWriter& tree, const fs::path& port, bool up) {
