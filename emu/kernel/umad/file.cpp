@@ -18,7 +18,6 @@ namespace umad = abi::umad;
 namespace wire = roce::wire;
 namespace endian = boost::endian;
 
-constexpr std::size_t kMadHeaderBytes = 24;
 constexpr std::size_t kRmppHeaderBytes = 36;
 constexpr std::size_t kTransaction = 8;
 constexpr std::size_t kRmppFlags = 26;
@@ -32,7 +31,7 @@ std::size_t data_offset(std::uint8_t management_class) {
   }
   return wire::names_vendor(management_class) ? 40
          : may_be_long(management_class)      ? 64
-                                              : kMadHeaderBytes;
+                                              : wire::kMadHeader;
 }
 
 template <class T>
@@ -207,7 +206,7 @@ void UmadFile::expire(const UmadSend& send) {
   Unread unread{};
   unread.header = send.header;
   unread.header.status = ETIMEDOUT;
-  unread.size = kMadHeaderBytes;
+  unread.size = wire::kMadHeader;
   std::copy_n(send.message.bytes.begin(), unread.size, unread.mad.begin());
   queue(unread);
 }

@@ -7,12 +7,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "emu/roce/wire/mad_header.hpp"
+
 namespace weft::roce::wire {
 namespace {
 
-constexpr std::uint8_t kBaseVersion = 1;
-constexpr std::uint8_t kClassVersion = 2;
-constexpr std::uint8_t kSend = 3;
 constexpr std::uint16_t kPermissiveLid = 0xFFFF;
 
 // A number of `bits` bits, `shift` bits from the right end of the `width` bytes at `at`.
@@ -225,11 +224,11 @@ MadFault parse_cm(std::span<const std::byte> mad, CmMessage& message) {
   if (mad.size() < kMadSize) {
     return MadFault::too_short;
   }
-  if (get_bytes(mad.data(), 4) != (std::uint32_t{kBaseVersion} << 24 |
-                                   std::uint32_t{kCmClass} << 16 | kClassVersion << 8 | kSend)) {
+  const MadHeader header = read_mad_header(mad);
+  if (header.base_version != kMadBaseVersion || !is_of_connections(header)) {
     return MadFault::not_cm;
   }
-  const auto kind = static_cast<CmKind>(get_bytes(&mad[16], 2));
+  const auto kind = static_cast<CmKind>(header.attribute);
   if (room_of(kind).size == 0) {
     return MadFault::unknown_kind;
   }
@@ -242,10 +241,10 @@ MadFault parse_cm(std::span<const std::byte> mad, CmMessage& message) {
 
 void write_cm(const CmMessage& message, std::span<std::byte, kMadSize> mad) {
   std::ranges::fill(mad, std::byte{});
-  mad[0] = std::byte{kBaseVersion};
+  mad[0] = std::byte{kMadBaseVersion};
   mad[1] = std::byte{kCmClass};
-  mad[2] = std::byte{kClassVersion};
-  mad[3] = std::byte{kSend};
+  mad[2] = std::byte{kCmClassVersion};
+  mad[3] = std::byte{kMethodSend};
   put_bytes(&mad[16], 2, static_cast<std::uint16_t>(message.kind));
   if (message.kind == CmKind::request) {  // no LIDs on Ethernet
     put_bytes(&mad[at(52)], 2, kPermissiveLid);
