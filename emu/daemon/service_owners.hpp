@@ -1,4 +1,4 @@
-// Owns which process of a NIC answers to which service of connection management.
+// Owns which process of a NIC answers to which service of management.
 #pragma once
 
 #include <cstddef>

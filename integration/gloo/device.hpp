@@ -3,7 +3,6 @@
 
 #include <gloo/transport/device.h>
 
-#include <atomic>
 #include <memory>
 #include <string>
 
