@@ -210,11 +210,7 @@ bool Switchboard::enter_fabric(TimePoint now, Slot& from, const PlantNic& nic,
                           .block = steering.packet.place,
                           .record = info,
                           .management = steering.packet.management,
-                          .group = false,
-                          .outside = -1,
-                          .outside_serial = 0,
                           .source = source_of(from),
-                          .damaged = false,
                           .frame = {}},
                          frame,
                          {.loans = &from.loans, .position = from.port.rx().position(), .now = now});
@@ -290,14 +286,8 @@ void Switchboard::send_for(const PlantNic& nic, std::span<const std::byte> frame
   const PlantNic* const to =
       steering.packet.known ? plant_.find(Protocols::nic_of(steering.destination())) : nullptr;
   FrameDelivery arrival{.port = to == nullptr ? 0 : to->port,
-                        .block = 0,
                         .record = {.flags = srd::kRecordUnchecked, .time = 0},
                         .management = true,
-                        .group = false,
-                        .outside = -1,
-                        .outside_serial = 0,
-                        .source = {},
-                        .damaged = false,
                         .frame = frame};
   const TimePoint now = srd::monotonic_now();
   if (to == nullptr) {
@@ -443,11 +433,6 @@ void Switchboard::take_from_port(TimePoint now, std::size_t index,
                         .block = steering.packet.place,
                         .record = {},
                         .management = steering.packet.management,
-                        .group = false,
-                        .outside = -1,
-                        .outside_serial = 0,
-                        .source = {},
-                        .damaged = false,
                         .frame = frame};
   if (fabric_ != nullptr && port.nic != nullptr) {
     if (!fabric_->submit(now, port.nic->port, arrival, frame)) {
@@ -520,15 +505,10 @@ void Switchboard::pass_between_ports(TimePoint now, std::size_t index,
 FrameDelivery Switchboard::leaving_by(std::size_t port, std::span<const std::byte> frame,
                                       const srd::RecordInfo& info,
                                       const FrameSource& source) const {
-  return {.port = 0,
-          .block = 0,
-          .record = info,
-          .management = false,
-          .group = false,
+  return {.record = info,
           .outside = static_cast<std::int16_t>(port),
           .outside_serial = outside_->port(port).serial,
           .source = source,
-          .damaged = false,
           .frame = frame};
 }
 

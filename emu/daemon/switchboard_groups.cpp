@@ -39,16 +39,8 @@ void Switchboard::submit_to_members(TimePoint now, const PlantNic& from, const S
     if (nic == &from || served) {
       continue;
     }
-    const FrameDelivery to{.port = nic->port,
-                           .block = 0,
-                           .record = info,
-                           .management = false,
-                           .group = true,
-                           .outside = -1,
-                           .outside_serial = 0,
-                           .source = source,
-                           .damaged = false,
-                           .frame = {}};
+    const FrameDelivery to{
+        .port = nic->port, .record = info, .group = true, .source = source, .frame = {}};
     if (!fabric_->submit(now, from.port, to, frame)) {
       drop(FrameDrop::not_receiving, head.span());
     }
