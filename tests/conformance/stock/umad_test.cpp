@@ -95,7 +95,7 @@ TEST(Umad, NobodyIsThere) {
   EXPECT_TRUE(outcome.says("asking: Connection timed out")) << outcome.output;
 }
 
-// Efa devices have no such datagrams.
+// EFA devices have no such datagrams.
 TEST(Umad, OfEfaThereIsNone) {
   const Outcome outcome =
       run_weft("-q --no-prefix --device efa -- sh -c 'test ! -e /dev/infiniband/umad0'");
