@@ -6,6 +6,7 @@
 
 #include "emu/roce/wire/mad.hpp"
 #include "emu/roce/wire/mad_header.hpp"
+#include "emu/roce/wire/mad_owners.hpp"
 #include "emu/roce/wire/packet.hpp"
 #include "emu/roce/wire/roce_codec.hpp"
 

@@ -9,7 +9,7 @@
 namespace weft::daemon {
 
 // A service id is a port of rdma_cm with its port space, as REQ and SIDR_REQ carry it; or a method
-// of another class of management (emu/roce/wire/mad_header.hpp).
+// of another class of management (emu/roce/wire/mad_owners.hpp).
 class ServiceOwners {
  public:
   static constexpr std::size_t kMaxOfAProcess = 1024;

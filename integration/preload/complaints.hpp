@@ -9,6 +9,4 @@ namespace weft::preload {
 void complain(const std::string& text);
 void complain_of_few_descriptors();
 
-[[nodiscard]] bool has_no_descriptor_left();
-
 }  // namespace weft::preload

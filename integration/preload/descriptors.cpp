@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "emu/kernel/native.hpp"
 #include "integration/preload/fd_table.hpp"
 
@@ -44,6 +46,14 @@ void lead_nowhere(int fd) {
     syscall(SYS_dup3, nowhere, fd, O_CLOEXEC);
     syscall(SYS_close, nowhere);
   }
+}
+
+bool has_no_descriptor_left() {
+  const auto one_more = static_cast<int>(syscall(SYS_fcntl, 2, F_DUPFD_CLOEXEC, 0));
+  if (one_more >= 0) {
+    syscall(SYS_close, one_more);
+  }
+  return one_more < 0 && errno == EMFILE;
 }
 
 }  // namespace weft::preload

@@ -27,4 +27,7 @@ struct Inode {
 // device file was made.
 void lead_nowhere(int fd);
 
+// This process has as many as it may.
+[[nodiscard]] bool has_no_descriptor_left();
+
 }  // namespace weft::preload

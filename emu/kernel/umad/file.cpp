@@ -10,6 +10,7 @@
 
 #include "emu/kernel/user_memory.hpp"
 #include "emu/roce/wire/datagram.hpp"
+#include "emu/roce/wire/mad_owners.hpp"
 
 namespace weft::kernel {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "emu/kernel/umad/file.hpp"
 #include "emu/roce/wire/datagram.hpp"
+#include "emu/roce/wire/mad_owners.hpp"
 
 namespace weft::kernel {
 namespace {
@@ -132,8 +133,8 @@ int UmadPort::send(TimePoint now, UmadSend& send) {
   outgoing_.push_back(send.message);
   if (waits) {
     const auto deadline = now + std::chrono::milliseconds{send.header.timeout_ms};
-    const auto at =
-        waiting_.emplace(send.mad.transaction, Waiting{send, send.header.retries, deadline});
+    const auto at = waiting_.emplace(send.mad.transaction,
+                                     Waiting{send, send.header.retries, deadline, next_serial_++});
     deadlines_.emplace(deadline, at);
   }
   return 0;

@@ -109,12 +109,14 @@ class UmadPort final : public ManagementAgent {
     UmadSend send;
     std::uint32_t tries_left = 0;
     TimePoint deadline{};
+    std::uint64_t serial = 0;  // in the order of sending
   };
   using ByTransaction = std::multimap<std::uint64_t, Waiting>;
   using Deadline = std::pair<TimePoint, ByTransaction::iterator>;
   struct Earlier {
     bool operator()(const Deadline& a, const Deadline& b) const {
-      return a.first != b.first ? a.first < b.first : &*a.second < &*b.second;
+      return a.first != b.first ? a.first < b.first
+                                : a.second->second.serial < b.second->second.serial;
     }
   };
 
@@ -130,6 +132,7 @@ class UmadPort final : public ManagementAgent {
   std::vector<srd::Address> addresses_;
   std::uint32_t first_number_;
   std::uint32_t next_number_ = 1;
+  std::uint64_t next_serial_ = 0;
   std::map<std::uint32_t, Agent> agents_;              // by number
   std::map<std::uint64_t, std::uint32_t> by_service_;  // agents' numbers
   ByTransaction waiting_;

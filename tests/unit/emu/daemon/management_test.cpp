@@ -9,6 +9,7 @@
 
 #include "emu/roce/wire/mad.hpp"
 #include "emu/roce/wire/mad_header.hpp"
+#include "emu/roce/wire/mad_owners.hpp"
 #include "emu/roce/wire/packet.hpp"
 
 namespace weft::daemon {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "emu/roce/wire/mad_owners.hpp"
 #include "tests/unit/emu/kernel/umad/two_hosts.hpp"
 
 namespace weft::kernel::testing {

@@ -121,6 +121,25 @@ TEST_F(UmadDatagrams, NobodyAnswers) {
   EXPECT_EQ(client.read(ended), -EAGAIN) << "nobody waits for it any more";
 }
 
+// Not in the order in which the memory for them happens to lie. The second half takes the places of
+// the first one, from back to front.
+TEST_F(UmadDatagrams, TimeOutsAtOneTimeAreToldInTheOrderOfSending) {
+  constexpr std::uint8_t kPings = 40;
+  Datagram one = ping(100);
+  for (std::uint8_t round = 0; round < 2; ++round) {
+    for (std::uint8_t i = 0; i < kPings; ++i) {
+      one.mad[15] = round == 0 ? i : static_cast<std::uint8_t>(kPings - i);
+      ASSERT_EQ(client.write(one), sizeof(Datagram));
+    }
+    here.wait(milliseconds{100});
+    for (std::uint8_t i = 0; i < kPings; ++i) {
+      Datagram ended;
+      ASSERT_EQ(client.read(ended), 64 + 24);
+      EXPECT_EQ(ended.mad[15], round == 0 ? i : kPings - i);
+    }
+  }
+}
+
 TEST_F(UmadDatagrams, WithoutATimeOutNoAnswerIsHeard) {
   ASSERT_EQ(client.write(ping(0)), sizeof(Datagram));
   EXPECT_EQ(here.port.next_timeout(), kNever);
