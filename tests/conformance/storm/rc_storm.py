@@ -101,6 +101,9 @@ class Storm:
             time.sleep(0.02)
         raise AssertionError("the target does not listen")
 
+    def await_peers(self):
+        self.wait_until(lambda: self.holds()[1] == self.held[1] + 1 + PEERS, "a peer does not join")
+
     # --- What may happen.
 
     def kill(self):
@@ -135,8 +138,7 @@ class Storm:
         self.cut(600)
 
     def kill_weftd(self):
-        # One that only begins would find no weftd, and say so.
-        self.wait_until(lambda: self.holds()[1] == self.held[1] + 1 + PEERS, "a peer does not join")
+        self.await_peers()  # one that only begins would find no weftd, and say so
         self.daemon.kill()
         self.daemon.wait()
         self.start_weftd()
@@ -153,6 +155,7 @@ class Storm:
             time.sleep(self.random.uniform(0.02, 0.1))
             for program in (self.target, *self.peers):
                 assert program.poll() is None, "a program has ended"
+        self.await_peers()  # one that only begins does not know yet how to end well
         # Each goes on for a while, on a connection that works, and then ends well.
         self.end(self.peers, "a peer")
         self.end([self.target], "the target")
