@@ -91,11 +91,21 @@ namespace {
 // A guarded touch under way in this thread: its range, and where to return to. Touches may nest.
 struct Touch {
   std::uintptr_t begin = 0;
-  std::uintptr_t end = 0;
+  std::size_t length = 0;
   std::uintptr_t stack = 0;  // of weft_guarded_call
   const Touch* outer = nullptr;
 };
 constinit thread_local const Touch* innermost = nullptr;
+
+// Whether the fault came by an address of that range. It may go past the last address and on from
+// the first one. Of an address that no page can have the kernel does not tell which one it was.
+bool is_in(const Touch& touch, const siginfo_t& info) {
+  constexpr unsigned kAddressBits = 47;
+  const auto address = reinterpret_cast<std::uintptr_t>(info.si_addr);
+  const bool has_untold =
+      touch.begin >> kAddressBits != 0 || (touch.begin + touch.length) >> kAddressBits != 0;
+  return address - touch.begin < touch.length || (info.si_code == SI_KERNEL && has_untold);
+}
 
 // How far below the guarded call the stack pointer may be for a fault to count as ours. The work is
 // a copy, which needs little stack. A signal handler of the program that interrupts it, and touches
@@ -122,8 +132,7 @@ bool guarded_touch(void (*work)(void*), void* argument, const void* begin, std::
   if (!faults_are_let_in) [[unlikely]] {
     let_faults_in();
   }
-  const auto first = reinterpret_cast<std::uintptr_t>(begin);
-  Touch here{first, first + length, 0, innermost};
+  Touch here{reinterpret_cast<std::uintptr_t>(begin), length, 0, innermost};
   innermost = &here;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   const bool whole = weft_guarded_call(work, argument, &here.stack) != 0;
@@ -141,9 +150,8 @@ bool leave_guarded_touch(const siginfo_t& info, ucontext_t& context) {
   }
   constexpr greg_t kDirection = 0x400;  // copies expect it to be clear
   auto& registers = context.uc_mcontext.gregs;
-  const auto address = reinterpret_cast<std::uintptr_t>(info.si_addr);
   const std::uintptr_t below = touch->stack - static_cast<std::uintptr_t>(registers[REG_RSP]);
-  if (address < touch->begin || address >= touch->end || below > kMaxBelow) {
+  if (!is_in(*touch, info) || below > kMaxBelow) {
     return false;
   }
   registers[REG_RSP] = static_cast<greg_t>(touch->stack);

@@ -66,4 +66,8 @@ bool is_own_memory() {
          (owner->compare_exchange_strong(noted, here, std::memory_order_relaxed) || noted == here);
 }
 
+bool is_memory_of(pid_t process) {
+  return owner == nullptr || owner->load(std::memory_order_relaxed) == process;
+}
+
 }  // namespace weft::preload

@@ -520,11 +520,11 @@ ssize_t with_file(int fd, const Work& work) {
 
 }  // namespace
 
-// A child of vfork() is not told from its parent here (a system call): what it posts goes the
-// parent's way, as with a real device.
+// What a child of vfork() posts goes its parent's way, as with a real device. But a child that was
+// made past fork() has a copy of the NIC, which knows nothing of what the parent's sends.
 bool write_post(int fd, const void* buffer, std::size_t size, ssize_t& result) {
   const srd::Uncancellable here;
-  const auto file = find(fd);
+  const auto file = is_memory_of(process().pid) ? find(fd) : nullptr;
   if (file == nullptr || file->verbs == nullptr || is_entered(*file)) {
     return false;
   }

@@ -36,6 +36,8 @@ int netlink_sockets();
 
 // --- Calls of the kernel (kernel.cpp)
 int without_the_kernel();  // messages are sent and received
+int posts_past_fork();     // by children, which have nothing to post to
+int bad_posts();           // at pointers that are EFAULT
 
 // --- Signals and memory (pages.cpp)
 int trap_forgets();       // a queue pair that is gone, and whose page has another use

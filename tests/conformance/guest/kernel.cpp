@@ -1,11 +1,15 @@
-// Owns the case that posts and polls where most calls of the kernel are forbidden: each would cost
-// as much as all else that a message takes.
+// Owns the cases of posting without calls of the kernel. Where most of them are forbidden, because
+// each would cost as much as all else that a message takes; and by children that only a call would
+// tell from their parent. Or from pointers that nobody can read.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
@@ -13,6 +17,7 @@
 #include <iterator>
 #include <vector>
 
+#include "emu/kernel/abi/uverbs.hpp"
 #include "tests/conformance/guest/cases.hpp"
 #include "tests/conformance/verbs_objects.hpp"
 
@@ -113,6 +118,27 @@ class Datagrams {
     }
   }
 
+  // The command by which a library for soft-RoCE tells of a post; the queue is empty.
+  [[nodiscard]] bool tell_of_post() const {
+    struct {
+      kernel::abi::CommandHeader header;
+      kernel::abi::PostSend request;
+    } command{};
+    command.header.command = static_cast<std::uint32_t>(kernel::abi::Command::post_send);
+    command.header.in_words = sizeof command / 4;
+    command.header.out_words = 1;
+    command.request.response = reinterpret_cast<std::uint64_t>(&reply_);
+    command.request.handle = pair_->handle;
+    return write(context_->cmd_fd, &command, sizeof command) == sizeof command;
+  }
+  [[nodiscard]] bool is_bad(std::uintptr_t command) const {
+    constexpr std::size_t kBytes =
+        sizeof(kernel::abi::CommandHeader) + sizeof(kernel::abi::PostSend);
+    const void* volatile from =
+        reinterpret_cast<const void*>(command);  // not known to the compiler
+    return write(context_->cmd_fd, from, kBytes) < 0 && errno == EFAULT;
+  }
+
  private:
   std::uint64_t address(std::size_t offset) {
     return reinterpret_cast<std::uint64_t>(&memory_[offset]);
@@ -122,6 +148,7 @@ class Datagrams {
   }
 
   std::array<std::uint8_t, 2 * kSize + kGrh> memory_{};
+  std::uint32_t reply_ = 0;
   ibv_context* context_ = open_first_device();
   ibv_pd* domain_ = ibv_alloc_pd(context_);
   ibv_cq* queue_ = ibv_create_cq(context_, 8, nullptr, nullptr, 0);
@@ -140,6 +167,48 @@ int without_the_kernel() {
     queue.talk();
   }
   std::_Exit(0);  // the end of a process makes other calls
+}
+
+int posts_past_fork() {
+  Datagrams queue;
+  queue.talk();
+  demand(queue.tell_of_post(), "nothing to post is refused");
+  for (const bool handled : {true, false}) {
+    const pid_t child = handled ? fork() : _Fork();
+    if (child == 0) {
+      alarm(20);
+      demand(!queue.tell_of_post() && errno == EIO, "a child posts by its copy of the device");
+      std::_Exit(0);
+    }
+    int status = 0;
+    demand(waitpid(child, &status, 0) == child && status == 0, "a child fails");
+    queue.talk();
+  }
+  const pid_t child = vfork();
+  if (child == 0) {
+    _exit(queue.tell_of_post() ? 0 : 1);
+  }
+  int status = 0;
+  demand(waitpid(child, &status, 0) == child && status == 0, "a child of vfork() fails");
+  queue.talk();
+  return 0;
+}
+
+int bad_posts() {
+  constexpr std::size_t kPage = 4096;
+  Datagrams queue;
+  void* const pages =
+      mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto second = reinterpret_cast<std::uintptr_t>(pages) + kPage;
+  demand(mprotect(reinterpret_cast<void*>(second), kPage, PROT_NONE) == 0, "mprotect");
+  // The third and the fourth one are addresses that no page can have, the last two end behind all.
+  for (const std::uintptr_t bad :
+       {std::uintptr_t{0}, std::uintptr_t{8}, std::uintptr_t{1} << 63, std::uintptr_t{1} << 62,
+        ~std::uintptr_t{0} << 31, second, second - 16, ~std::uintptr_t{0}, ~std::uintptr_t{15}}) {
+    demand(queue.is_bad(bad), "a command that cannot be read");
+    queue.talk();
+  }
+  return 0;
 }
 
 }  // namespace weft::conformance

@@ -35,6 +35,8 @@ constexpr Case kCases[] = {
     {"numbers", numbers},
     {"channels", channels},
     {"without_the_kernel", without_the_kernel},
+    {"posts_past_fork", posts_past_fork},
+    {"bad_posts", bad_posts},
     {"trap_forgets", trap_forgets},
     {"trap_with_handler", trap_with_handler},
     {"hooked_memory", hooked_memory},

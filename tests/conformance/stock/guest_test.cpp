@@ -133,6 +133,18 @@ TEST(Kernel, IsNotAskedForAMessage) {
   }
 }
 
+TEST(Kernel, ChildrenPastForkDoNotPost) {
+  WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
+  const Outcome outcome = run_weft("-n 1 --device rxe -- " WEFT_GUEST " posts_past_fork");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
+TEST(Kernel, PostsAtBadPointersAreRefused) {
+  WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
+  const Outcome outcome = run_weft("-n 1 --device rxe -- " WEFT_GUEST " bad_posts");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
 TEST(Paths, OfATreeBehindALink) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   if (run_shell("test -d /sys/class").code != 0) {
