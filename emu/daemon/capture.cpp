@@ -125,7 +125,7 @@ void Capture::frame(Duration when, fabric::LinkId link, std::span<const std::byt
   };
   add(fabric::kMarked, "marked: congestion");
   add(fabric::kTrimmed, "trimmed: queue full");
-  add(fabric::kCorrupted, "corrupted: a bit is wrong");
+  add(fabric::kCorrupted, "corrupted here; shown as it was");
   write(interface_[link], when, bytes, comment);
 }
 

@@ -20,6 +20,7 @@
 #include <span>
 
 #include "emu/kernel/user_memory.hpp"
+#include "integration/preload/device_calls.hpp"
 #include "integration/preload/fd_table.hpp"
 #include "integration/preload/next.hpp"
 #include "integration/preload/process.hpp"

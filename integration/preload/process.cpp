@@ -29,7 +29,6 @@
 #include "emu/devices/datagram_port.hpp"
 #include "emu/kernel/native.hpp"
 #include "emu/kernel/statistics.hpp"
-#include "emu/kernel/uverbs/file.hpp"
 #include "integration/preload/complaints.hpp"
 #include "integration/preload/descriptors.hpp"
 #include "integration/preload/fault_guard.hpp"
@@ -37,6 +36,7 @@
 #include "integration/preload/fd_table.hpp"
 #include "integration/preload/guard.hpp"
 #include "integration/preload/network.hpp"
+#include "integration/preload/open_file.hpp"
 #include "integration/preload/own_memory.hpp"
 #include "integration/preload/paths.hpp"
 #include "integration/preload/rdma_netlink.hpp"
@@ -51,15 +51,6 @@ namespace {
 
 using devices::NicRunner;
 constexpr std::size_t kMaxNics = FdTable::kMaxNics;
-
-// Of a NIC (verbs or datagrams), or of connection management. Shared by all descriptors of one open
-// file; the last one takes it down.
-struct OpenFile {
-  std::unique_ptr<kernel::UverbsFile> verbs;
-  NicRunner* runner = nullptr;
-  std::unique_ptr<kernel::CmFile> connections;
-  std::unique_ptr<kernel::UmadFile> datagrams;
-};
 
 // Receives what the device files report to the library hooks.
 class Listener final : public kernel::LibraryHooks {
@@ -200,10 +191,6 @@ void at_exit() {
   }
 }
 
-// A child of vfork shares the memory of its parent: the tables, and the descriptors in them, are
-// the parent's.
-bool in_vfork_child() { return getpid() != process().pid; }
-
 // Null, with errno set: it does not come up.
 Nic* bring_up(std::size_t nic) {
   Process& self = process();
@@ -275,7 +262,13 @@ void add(int fd, std::shared_ptr<OpenFile> file, std::uint8_t kind) {
   FdTable::set(fd, kind);
 }
 
-std::shared_ptr<OpenFile> find(int fd) {
+}  // namespace
+
+bool in_vfork_child() { return getpid() != process().pid; }
+
+bool is_own_copy() { return is_memory_of(process().pid); }
+
+std::shared_ptr<OpenFile> file_of(int fd) {
   Process& self = process();
   const Guard guard(self.mutex);
   if (!guard) {
@@ -285,16 +278,21 @@ std::shared_ptr<OpenFile> find(int fd) {
   return found == self.files.end() ? nullptr : found->second.file;
 }
 
-// Why there is no file: it was the parent's before a fork, or another thread has closed it since
-// the table was asked.
 int error_without_file(int fd) {
   Process& self = process();
   const Guard guard(self.mutex);
   return guard && !self.files.contains(fd) ? EBADF : EIO;
 }
 
+bool is_entered(const OpenFile& file) {
+  return file.connections == nullptr ? file.runner->held_here()
+                                     : process().connections->held_here();
+}
+
+namespace {
+
 std::shared_ptr<kernel::CmFile> connections_file(int fd) {
-  const auto file = find(fd);
+  const auto file = file_of(fd);
   return file == nullptr ? nullptr : std::shared_ptr<kernel::CmFile>(file, file->connections.get());
 }
 
@@ -332,12 +330,6 @@ Closed take(int fd) {
   }
   FdTable::set(fd, 0);
   return closed;
-}
-
-// This thread is inside the device already: a signal handler has interrupted it there.
-bool is_entered(const OpenFile& file) {
-  return file.connections == nullptr ? file.runner->held_here()
-                                     : process().connections->held_here();
 }
 
 int refuse(int error) {
@@ -467,93 +459,6 @@ bool is_still_device(int fd) {
   }
   closing(fd);
   return false;
-}
-
-namespace {
-
-// Runs `work` with the file behind the descriptor.
-template <class Work>
-ssize_t with_file(int fd, const Work& work) {
-  const auto file = find(fd);
-  ssize_t result = -EIO;
-  if (file == nullptr) {
-    result = -error_without_file(fd);
-  } else if (!in_vfork_child()) {
-    result = is_entered(*file) ? -EDEADLK : work(*file);
-  }
-  if (result == -EMFILE) {
-    complain_of_few_descriptors();
-  }
-  return result < 0 ? refuse(static_cast<int>(-result)) : result;
-}
-
-// `sleeps`: there is no event, and the program wants to wait for one.
-[[gnu::noinline]] ssize_t try_write(int fd, const void* buffer, std::size_t size, bool& sleeps) {
-  const srd::Uncancellable here;
-  return with_file(fd, [&](OpenFile& file) {
-    if (file.verbs != nullptr) {
-      return file.verbs->write(fd, buffer, size);
-    }
-    if (file.datagrams != nullptr) {
-      const ssize_t result = file.datagrams->write(buffer, size);
-      file.datagrams->expect_messages();  // an answer may come, or a time-out
-      return result;
-    }
-    const ssize_t result = file.connections->write(buffer, size);
-    sleeps = result == -EAGAIN && wants_to_wait(fd);
-    if (sleeps) {
-      file.connections->expect_events();
-    }
-    return result;
-  });
-}
-
-[[gnu::noinline]] ssize_t try_read(int fd, void* buffer, std::size_t size, bool& sleeps) {
-  const srd::Uncancellable here;
-  return with_file(fd, [&](OpenFile& file) {
-    const ssize_t result = file.datagrams->read(buffer, size);
-    sleeps = result == -EAGAIN && wants_to_wait(fd);
-    file.datagrams->expect_messages();
-    return result;
-  });
-}
-
-}  // namespace
-
-// What a child of vfork() posts goes its parent's way, as with a real device. But a child that was
-// made past fork() has a copy of the NIC, which knows nothing of what the parent's sends.
-bool write_post(int fd, const void* buffer, std::size_t size, ssize_t& result) {
-  const srd::Uncancellable here;
-  const auto file = is_memory_of(process().pid) ? find(fd) : nullptr;
-  if (file == nullptr || file->verbs == nullptr || is_entered(*file)) {
-    return false;
-  }
-  const auto posted = file->verbs->try_post_send(buffer, size);
-  if (posted) {
-    result = *posted < 0 ? refuse(static_cast<int>(-*posted)) : *posted;
-  }
-  return posted.has_value();
-}
-
-ssize_t write_device(int fd, const void* buffer, std::size_t size) {
-  return repeat_until_done(fd, [=](bool& sleeps) { return try_write(fd, buffer, size, sleeps); });
-}
-
-ssize_t read_datagram(int fd, void* buffer, std::size_t size) {
-  return repeat_until_done(fd, [=](bool& sleeps) { return try_read(fd, buffer, size, sleeps); });
-}
-
-int ioctl_device(int fd, unsigned long request, void* argument) {
-  const srd::Uncancellable here;
-  const auto address = reinterpret_cast<std::uintptr_t>(argument);
-  return static_cast<int>(with_file(fd, [&](OpenFile& file) -> ssize_t {
-    if (file.datagrams != nullptr) {
-      const int result = file.datagrams->ioctl(request, address);
-      file.datagrams->expect_messages();
-      return result;
-    }
-    return file.verbs == nullptr ? -ENOTTY : file.verbs->ioctl(request, address);
-  }));
 }
 
 void duplicated(int fd, int copy) {

@@ -1,10 +1,6 @@
 // Owns this process's part of the emulated machine: its NICs, and the device files it has opened.
 #pragma once
 
-#include <sys/types.h>
-
-#include <cstddef>
-
 namespace weft::preload {
 
 // As open(2) of the device file of that number, as FdTable counts. The first one of a NIC brings it
@@ -15,17 +11,6 @@ namespace weft::preload {
 // Whether a number that FdTable calls a device file still is one. It may have been closed past our
 // wrappers, and be another file by now.
 [[nodiscard]] bool is_still_device(int fd);
-
-// A post to the device at `fd`, if these bytes are one: write(2) with no system call at all, and
-// then `result` is what it returns. Whether the number still is the device is not asked, because
-// no other file is written the very bytes of a command that names one of our queue pairs.
-[[nodiscard]] bool write_post(int fd, const void* buffer, std::size_t size, ssize_t& result);
-
-// The following are for device files. As write(2) and ioctl(2).
-[[nodiscard]] ssize_t write_device(int fd, const void* buffer, std::size_t size);
-// Of datagrams only: as read(2).
-[[nodiscard]] ssize_t read_datagram(int fd, void* buffer, std::size_t size);
-[[nodiscard]] int ioctl_device(int fd, unsigned long request, void* argument);
 
 // `copy` is a duplicate of `fd`, which FdTable knows, from now on.
 void duplicated(int fd, int copy);

@@ -100,7 +100,9 @@ int UmadFile::send(TimePoint now, UmadSend& send, std::uint64_t body, std::size_
   if (size < data_offset(management_class) || size > bytes.size()) {
     return EINVAL;
   }
-  if (!copy_from_user(std::span(bytes).first(size), body)) {
+  // Only the rest: what was looked at above must be what is sent.
+  if (!copy_from_user(std::span(bytes).first(size).subspan(kRmppHeaderBytes),
+                      body + kRmppHeaderBytes)) {
     return EFAULT;
   }
   if ((agent.rmpp_version != 0 && !may_be_long(management_class)) ||

@@ -29,10 +29,12 @@ constexpr std::uint32_t kSize = 64;
 constexpr std::uint32_t kGrh = 40;
 
 // To give way to a thread that holds a lock (the first time with a request for short turns), to
-// wake one that sleeps, to look now and then for what weftd says, and to end.
-constexpr std::uint32_t kAllowed[] = {
-    SYS_sched_yield, SYS_sched_getattr, SYS_sched_setattr, SYS_futex,      SYS_write,
-    SYS_sendto,      SYS_epoll_wait,    SYS_recvmsg,       SYS_exit_group, SYS_rt_sigreturn};
+// wake one that sleeps and to hear that one was woken, to look now and then for what weftd says,
+// and to end.
+constexpr std::uint32_t kAllowed[] = {SYS_sched_yield, SYS_sched_getattr, SYS_sched_setattr,
+                                      SYS_futex,       SYS_write,         SYS_sendto,
+                                      SYS_recvfrom,    SYS_epoll_wait,    SYS_recvmsg,
+                                      SYS_exit_group,  SYS_rt_sigreturn};
 
 void tell_of_call(int /*signal*/, siginfo_t* info, void* /*context*/) {
   char text[32];

@@ -1,0 +1,108 @@
+// Owns what write(2), read(2) and ioctl(2) do on the device files of this process.
+#include "integration/preload/device_calls.hpp"
+
+#include <cerrno>
+#include <cstdint>
+
+#include "integration/preload/complaints.hpp"
+#include "integration/preload/open_file.hpp"
+#include "integration/preload/waiting_call.hpp"
+#include "srd/io/posix.hpp"
+
+namespace weft::preload {
+namespace {
+
+int refuse(int error) {
+  errno = error;
+  return -1;
+}
+
+// Runs `work` with the file behind the descriptor.
+template <class Work>
+ssize_t with_file(int fd, const Work& work) {
+  const auto file = file_of(fd);
+  ssize_t result = -EIO;
+  if (file == nullptr) {
+    result = -error_without_file(fd);
+  } else if (!in_vfork_child()) {
+    result = is_entered(*file) ? -EDEADLK : work(*file);
+  }
+  if (result == -EMFILE) {
+    complain_of_few_descriptors();
+  }
+  return result < 0 ? refuse(static_cast<int>(-result)) : result;
+}
+
+// `sleeps`: there is no event, and the program wants to wait for one.
+[[gnu::noinline]] ssize_t try_write(int fd, const void* buffer, std::size_t size, bool& sleeps) {
+  const srd::Uncancellable here;
+  return with_file(fd, [&](OpenFile& file) {
+    if (file.verbs != nullptr) {
+      return file.verbs->write(fd, buffer, size);
+    }
+    if (file.datagrams != nullptr) {
+      const ssize_t result = file.datagrams->write(buffer, size);
+      file.datagrams->expect_messages();  // an answer may come, or a time-out
+      return result;
+    }
+    const ssize_t result = file.connections->write(buffer, size);
+    sleeps = result == -EAGAIN && wants_to_wait(fd);
+    if (sleeps) {
+      file.connections->expect_events();
+    }
+    return result;
+  });
+}
+
+[[gnu::noinline]] ssize_t try_read(int fd, void* buffer, std::size_t size, bool& sleeps) {
+  const srd::Uncancellable here;
+  return with_file(fd, [&](OpenFile& file) -> ssize_t {
+    if (file.datagrams == nullptr) {  // closed meanwhile, and the number is another device file's
+      return -EBADF;
+    }
+    const ssize_t result = file.datagrams->read(buffer, size);
+    sleeps = result == -EAGAIN && wants_to_wait(fd);
+    file.datagrams->expect_messages();
+    return result;
+  });
+}
+
+}  // namespace
+
+// What a child of vfork() posts goes its parent's way, as with a real device. But a child that was
+// made past fork() has a copy of the NIC, which knows nothing of what the parent's sends.
+bool write_post(int fd, const void* buffer, std::size_t size, ssize_t& result) {
+  const srd::Uncancellable here;
+  const auto file = is_own_copy() ? file_of(fd) : nullptr;
+  if (file == nullptr || file->verbs == nullptr || is_entered(*file)) {
+    return false;
+  }
+  const auto posted = file->verbs->try_post_send(buffer, size);
+  if (posted) {
+    result = *posted < 0 ? refuse(static_cast<int>(-*posted)) : *posted;
+  }
+  return posted.has_value();
+}
+
+ssize_t write_device(int fd, const void* buffer, std::size_t size) {
+  return repeat_until_done(fd, [=](bool& sleeps) { return try_write(fd, buffer, size, sleeps); });
+}
+
+ssize_t read_datagram(int fd, void* buffer, std::size_t size) {
+  return repeat_until_done(fd, [=](bool& sleeps) { return try_read(fd, buffer, size, sleeps); });
+}
+
+int ioctl_device(int fd, unsigned long request, void* argument) {
+  const srd::Uncancellable here;
+  const auto address = reinterpret_cast<std::uintptr_t>(argument);
+  return static_cast<int>(with_file(fd, [&](OpenFile& file) -> ssize_t {
+    if (file.datagrams != nullptr) {
+      const int result = file.datagrams->ioctl(request, address);
+      file.datagrams->expect_messages();
+      return result;
+    }
+    return file.verbs == nullptr ? -ENOTTY : file.verbs->ioctl(request, address);
+  }));
+}
+
+}  // namespace weft::preload
