@@ -180,18 +180,23 @@ def check_what_is_left(weftd, before, failures):
 
 def attack(victim, weftd, seconds, seed, port, storm):
     """Latencies of a pair at `weftd` while neighbours attack `victim`."""
+    # They attack until nobody holds the other end of their standard input.
     attackers = [subprocess.Popen([sys.executable, HERE / "neighbour.py", victim.directory,
-                                   str(seconds), str(seed + number)],
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                                   str(seed + number)],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True)
                  for number in range(ATTACKERS)]
     end, figures = time.monotonic() + seconds, []
-    while time.monotonic() < end:
+    while time.monotonic() < end or not figures:
         # A port of its own each time, since one that was just used may not be free yet.
         figures.append(latency(weftd, port + len(figures) % 50))
         if storm:  # checks every byte and every completion
             innocent = weftd.on("h1", storm, "4", "20", str(seed), "calm")
             finished("an innocent storm", [innocent], 100)
-    for text in finished("a neighbour", attackers, seconds + 60):
+    for attacker in attackers:
+        if attacker.poll() is not None:
+            sys.exit(f"FAILED: a neighbour ended by itself, with {attacker.returncode}")
+    for text in finished("a neighbour", attackers, 60):
         print("attacks (done + refused):", text.strip()[-600:])
     return figures
 

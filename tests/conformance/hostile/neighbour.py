@@ -4,7 +4,7 @@
 # Attacks are drawn by lot from a seed. None of weft's code is used, because that code would refuse
 # most of this; only the numbers that the protocol begins with are read from its header, so that
 # weftd listens to what follows.
-"""usage: neighbour.py DIRECTORY SECONDS SEED   (of weftd's sockets; ends by itself)"""
+"""usage: neighbour.py DIRECTORY SEED   (of weftd's sockets; until the standard input ends)"""
 
 import array
 import ctypes
@@ -423,13 +423,12 @@ class Neighbour:
         if held > 500:
             sys.exit(f"the neighbour itself leaks descriptors: {held}")
 
-    def run(self, seconds):
+    def run(self):
         attacks = [self.wrong_message, self.connection_to_itself, self.storm, self.control,
                    self.web, self.forged_frames, self.ring_words, self.endless_ring, self.bells,
                    self.pretended_return, self.attach_and_leave, self.dying_and_stopped,
                    self.services, self.connection_management, self.groups, self.group_frames]
-        end, parent = time.monotonic() + seconds, os.getppid()
-        while time.monotonic() < end and os.getppid() == parent:
+        while not select.select([sys.stdin], [], [], 0)[0]:
             attack = self.rng.choice(attacks)
             outcome = "done"
             try:
@@ -449,4 +448,4 @@ class Neighbour:
 
 if __name__ == "__main__":
     os.nice(10)  # on two cores weftd is to be tested, not the scheduler
-    Neighbour(sys.argv[1], int(sys.argv[3])).run(float(sys.argv[2]))
+    Neighbour(sys.argv[1], int(sys.argv[2])).run()
