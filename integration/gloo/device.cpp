@@ -17,6 +17,8 @@ namespace {
 struct Living {
   std::mutex mutex;
   std::vector<GlooDevice*> devices;
+  std::mutex creation;  // taken before the other one
+  std::weak_ptr<GlooDevice> latest;
 };
 Living& living() {
   static auto* const all = new Living;
@@ -26,6 +28,14 @@ Living& living() {
 }  // namespace
 
 std::shared_ptr<::gloo::transport::Device> create_device() {
+  Living& all = living();
+  const std::scoped_lock turn(all.creation);
+  {
+    const std::scoped_lock lock(all.mutex);
+    if (auto there = all.latest.lock(); there != nullptr && !there->forked()) {
+      return there;
+    }
+  }
   const nccl::Settings settings = nccl::settings_from_environment();
   auto found = nccl::find_devices(settings);
   if (!found) {
@@ -35,14 +45,17 @@ std::shared_ptr<::gloo::transport::Device> create_device() {
   if (!nic) {
     GLOO_THROW_IO_EXCEPTION("weft: ", nic.error().message);
   }
-  return std::make_shared<GlooDevice>(std::move(*nic), std::move(found->front()));
+  auto made = std::make_shared<GlooDevice>(std::move(*nic), std::move(found->front()));
+  const std::scoped_lock lock(all.mutex);
+  all.latest = made;
+  return made;
 }
 
 GlooDevice::GlooDevice(std::unique_ptr<nccl::Nic> nic, nccl::DeviceDescription told)
     : nic_(std::move(nic)), told_(std::move(told)) {
   Living& all = living();
   const std::scoped_lock lock(all.mutex);
-  static const int once = ::pthread_atfork(nullptr, nullptr, after_fork);
+  static const int once = ::pthread_atfork(before_fork, after_fork, in_child);
   (void)once;
   all.devices.push_back(this);
 }
@@ -61,8 +74,19 @@ GlooDevice::~GlooDevice() {
   nic_->drain(std::chrono::milliseconds{200});
 }
 
-// In the child nothing of the parent's devices may be touched: rings have one consumer.
+// Nobody changes the list while it is copied, and its locks are free in both processes.
+void GlooDevice::before_fork() {
+  living().creation.lock();
+  living().mutex.lock();
+}
 void GlooDevice::after_fork() {
+  living().mutex.unlock();
+  living().creation.unlock();
+}
+
+// In the child nothing of the parent's devices may be touched: rings have one consumer.
+void GlooDevice::in_child() {
+  after_fork();
   for (GlooDevice* const one : living().devices) {
     one->forked_ = true;
     one->nic_->abandon();

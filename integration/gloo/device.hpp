@@ -11,7 +11,8 @@
 namespace weft::gloo {
 
 // The first NIC of the host that the environment names, or a UDP address: as for the NCCL plugin,
-// with the same variables. Throws ::gloo::IoException if there is none.
+// with the same variables. All groups of a process share it: PyTorch asks for a device for each.
+// Throws ::gloo::IoException if there is none.
 [[nodiscard]] std::shared_ptr<::gloo::transport::Device> create_device();
 
 class GlooDevice final : public ::gloo::transport::Device,
@@ -25,11 +26,14 @@ class GlooDevice final : public ::gloo::transport::Device,
   [[nodiscard]] int getInterfaceSpeed() const override { return told_.speed; }
   std::shared_ptr<::gloo::transport::Context> createContext(int rank, int size) override;
 
+  [[nodiscard]] bool forked() const { return forked_; }
   // Throws in the child of a fork: the NIC is its parent's.
   [[nodiscard]] nccl::Nic& nic();
 
  private:
+  static void before_fork();
   static void after_fork();
+  static void in_child();
 
   std::unique_ptr<nccl::Nic> nic_;
   nccl::DeviceDescription told_;

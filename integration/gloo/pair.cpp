@@ -27,20 +27,19 @@ Pair::Pair(Context& context, int rank) : context_(context), rank_(rank) {
 }
 
 void Pair::connect(const std::vector<char>& bytes) {
-  nccl::ListenHandle theirs;
-  if (bytes.size() != sizeof theirs) {
+  if (bytes.size() != sizeof asked_) {
     GLOO_THROW_INVALID_OPERATION_EXCEPTION("weft: an address of ", bytes.size(), " bytes");
   }
-  std::memcpy(&theirs, bytes.data(), sizeof theirs);
+  std::memcpy(&asked_, bytes.data(), sizeof asked_);
   nccl::Nic& nic = context_.nic();
   const auto limit = context_.getTimeout();
-  const TimePoint end = srd::monotonic_now() + Duration{limit};
+  const TimePoint begin = srd::monotonic_now();
   Outcome outcome = Outcome::ok;
   while (sender_ == nullptr || receiver_ == nullptr) {
     nic.poll();
     nic.with([&](Core& core) {
       if (sender_ == nullptr) {
-        outcome = core.connect(theirs, sender_);
+        outcome = core.connect(asked_, sender_);
       }
       if (outcome == Outcome::ok && receiver_ == nullptr) {
         outcome = core.accept(listener_, receiver_);
@@ -49,7 +48,7 @@ void Pair::connect(const std::vector<char>& bytes) {
     if (outcome != Outcome::ok) {
       GLOO_THROW_IO_EXCEPTION("weft: rank ", rank_, " cannot be reached");
     }
-    if (limit != ::gloo::kNoTimeout && srd::monotonic_now() > end) {
+    if (limit != ::gloo::kNoTimeout && took_longer(begin, limit)) {
       GLOO_THROW_IO_EXCEPTION("weft: no connection with rank ", rank_, " after ", limit.count(),
                               " ms");
     }
@@ -57,6 +56,7 @@ void Pair::connect(const std::vector<char>& bytes) {
   }
   nic.with([&](Core& core) { core.close_listener(listener_); });
   listens_ = false;
+  sender_->exact = true;  // Gloo's two sides say the same size
 }
 
 void Pair::close() {
@@ -83,6 +83,8 @@ void Pair::shut(Core& core) {
   }
   if (sender_ != nullptr) {
     core.close(*std::exchange(sender_, nullptr));
+  } else {
+    core.call_off(std::exchange(asked_, {}));
   }
   if (receiver_ != nullptr) {
     core.close(*std::exchange(receiver_, nullptr));
@@ -119,11 +121,12 @@ bool Pair::post(Core& core, PairMessage& message) {
     finish(message, Outcome::remote_error);
     return true;
   }
-  const nccl::Buffer buffer{message.data, message.size, message.tag, message.region};
-  const Outcome outcome = message.sends
-                              ? core.send(*sender_, message.data, message.size, message.tag,
-                                          message.region, message.request)
-                              : core.receive(*receiver_, {&buffer, 1}, false, message.request);
+  const nccl::Region* const region = message.lease == nullptr ? nullptr : message.lease->region;
+  const nccl::Buffer buffer{message.data, message.size, message.tag, region};
+  const Outcome outcome =
+      message.sends
+          ? core.send(*sender_, message.data, message.size, message.tag, region, message.request)
+          : core.receive(*receiver_, {&buffer, 1}, false, message.request);
   if (outcome != Outcome::ok) {
     finish(message, outcome);
     return true;
@@ -179,15 +182,22 @@ std::shared_ptr<Lease> Pair::lease(Core& core, std::byte* data, std::size_t size
 }
 
 void Pair::end(Core& core, Lease& lease) {
+  advance(core);
+  bool broken = false;
   for (const auto& one : messages_) {
-    if (one->region == lease.region && one->request == nullptr) {
-      one->end = Outcome::invalid_usage;  // it never began
+    if (one->lease == &lease) {
+      one->end = Outcome::invalid_usage;
+      broken = true;
     }
+  }
+  // The other side waits for them, or has announced their place.
+  if (broken) {
+    shut(core);
+    return;
   }
   (void)(lease.sends ? core.deregister(*sender_, lease.region)
                      : core.deregister(*receiver_, lease.region));
   std::erase_if(leases_, [&](const auto& one) { return one.get() == &lease; });
-  advance(core);
 }
 
 }  // namespace weft::gloo

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "integration/gloo/device.hpp"
+#include "srd/run/clock.hpp"
 
 namespace weft::gloo {
 
@@ -43,10 +44,16 @@ struct PairMessage {
   std::byte* data = nullptr;
   std::size_t size = 0;
   std::int64_t tag = 0;
-  nccl::Region* region = nullptr;
+  const Lease* lease = nullptr;      // null: it has no bytes
   nccl::Request* request = nullptr;  // null while there is no room for it
   std::optional<nccl::Outcome> end;
 };
+
+// In milliseconds: "for ever" may be more of them than there are nanoseconds in a Duration.
+[[nodiscard]] inline bool took_longer(TimePoint begin, std::chrono::milliseconds limit) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(srd::monotonic_now() - begin) >
+         limit;
+}
 
 class PairAddress final : public ::gloo::transport::Address {
  public:
@@ -83,7 +90,7 @@ class Pair final : public ::gloo::transport::Pair {
   // Null if there is no room, or no connection any more.
   [[nodiscard]] std::shared_ptr<Lease> lease(nccl::Core& core, std::byte* data, std::size_t size,
                                              bool sends);
-  // Afterwards the memory is not touched, also with messages under way: these fail.
+  // Afterwards the memory is not touched. With messages under way the pair is broken.
   void end(nccl::Core& core, Lease& lease);
   void shut(nccl::Core& core);
 
@@ -96,6 +103,7 @@ class Pair final : public ::gloo::transport::Pair {
   std::unique_ptr<PairAddress> address_;
   std::uint32_t listener_ = 0;
   bool listens_ = false;
+  nccl::ListenHandle asked_;  // of the other side, while it is asked
   nccl::SendComm* sender_ = nullptr;
   nccl::ReceiveComm* receiver_ = nullptr;
   std::list<std::shared_ptr<PairMessage>> messages_;  // that have not ended, in order
@@ -129,7 +137,7 @@ class UnboundBuffer final : public ::gloo::transport::UnboundBuffer {
     std::atomic<bool> aborted = false;
   };
   void begin(bool sends, int rank, std::uint64_t slot, std::size_t offset, std::size_t size);
-  [[nodiscard]] nccl::Region* region_at(nccl::Core& core, Pair& pair, Side& side, bool sends);
+  [[nodiscard]] const Lease* lease_at(nccl::Core& core, Pair& pair, Side& side, bool sends);
   [[nodiscard]] static std::shared_ptr<PairMessage> take_ended(Side& side);
   bool wait(Side& side, int* rank, std::chrono::milliseconds timeout);
 

@@ -95,8 +95,8 @@ void UnboundBuffer::begin(bool sends, int rank, std::uint64_t slot, std::size_t 
     Side& side = sends ? sends_ : receives_;
     side.messages.push_back(made);
     if (length != 0) {
-      made->region = region_at(core, pair, side, sends);
-      made->end = made->region == nullptr ? std::optional(Outcome::remote_error) : std::nullopt;
+      made->lease = lease_at(core, pair, side, sends);
+      made->end = made->lease == nullptr ? std::optional(Outcome::remote_error) : std::nullopt;
     }
     if (!made->end) {
       pair.begin(core, made);
@@ -121,10 +121,10 @@ std::shared_ptr<PairMessage> UnboundBuffer::take_ended(Side& side) {
 }
 
 // The whole buffer is registered once for a rank and direction. Null: see Pair::lease().
-nccl::Region* UnboundBuffer::region_at(Core& core, Pair& pair, Side& side, bool sends) {
+const Lease* UnboundBuffer::lease_at(Core& core, Pair& pair, Side& side, bool sends) {
   for (const auto& one : side.leases) {
     if (one->pair == &pair) {
-      return one->region;
+      return one.get();
     }
   }
   auto made = pair.lease(core, static_cast<std::byte*>(ptr), size, sends);
@@ -132,7 +132,7 @@ nccl::Region* UnboundBuffer::region_at(Core& core, Pair& pair, Side& side, bool 
     return nullptr;
   }
   side.leases.push_back(std::move(made));
-  return side.leases.back()->region;
+  return side.leases.back().get();
 }
 
 bool UnboundBuffer::wait(Side& side, int* rank, std::chrono::milliseconds timeout) {
@@ -162,7 +162,7 @@ bool UnboundBuffer::wait(Side& side, int* rank, std::chrono::milliseconds timeou
       return false;
     }
     const Duration waited = srd::monotonic_now() - begin;
-    if (timeout != ::gloo::kNoTimeout && waited > Duration{timeout}) {
+    if (timeout != ::gloo::kNoTimeout && took_longer(begin, timeout)) {
       nic.with([&](Core& core) { context_->shut(core); });
       GLOO_THROW_IO_EXCEPTION("weft: timed out after ", timeout.count(), " ms");
     }

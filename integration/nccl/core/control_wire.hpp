@@ -18,7 +18,7 @@ enum class ControlKind : std::uint8_t {
   welcome = 2,   // receiver: accepted
   refuse = 3,    // receiver: there is no such listener
   announce = 4,  // receiver: so many buffers wait for you
-  reject = 5,    // sender: a message is longer than its buffer
+  reject = 5,    // sender: a message does not fit its buffer
   goodbye = 6,   // either: this end of the connection is no more
 };
 

@@ -118,6 +118,13 @@ Outcome Core::connect(ListenHandle& handle, SendComm*& connection) {
   return Outcome::ok;
 }
 
+void Core::call_off(const ListenHandle& handle) {
+  SendComm* const asked = senders_.find(handle.number.value());
+  if (handle.asked.value() != 0 && asked != nullptr && asked->nonce == handle.nonce.value()) {
+    close(*asked);
+  }
+}
+
 Outcome Core::accept(std::uint32_t id, ReceiveComm*& connection) {
   connection = nullptr;
   const auto found = listeners_.find(id);

@@ -65,6 +65,8 @@ class Core {
   [[nodiscard]] std::uint32_t listen(ListenHandle& handle);
   // To be repeated with the same handle while it says ok and gives no connection.
   [[nodiscard]] Outcome connect(ListenHandle& handle, SendComm*& connection);
+  // connect() will not be repeated with this handle.
+  void call_off(const ListenHandle& handle);
   // The same; `listener` must be one.
   [[nodiscard]] Outcome accept(std::uint32_t listener, ReceiveComm*& connection);
   void close_listener(std::uint32_t listener);

@@ -78,7 +78,8 @@ class Rma {
 
   // --- Groups. All members call join() with the handles of all; `listener` is the own one.
   [[nodiscard]] std::uint32_t listen(ListenHandle& handle);
-  void close_listener(std::uint32_t listener) { listeners_.erase(listener); }
+  // Members that have joined it are told that its group will never be.
+  void close_listener(std::uint32_t listener);
   [[nodiscard]] Outcome join(std::span<const ListenHandle> handles, std::uint32_t rank,
                              std::uint32_t listener, std::uint16_t& group);
   [[nodiscard]] RmaStep joined(std::uint16_t group);
@@ -127,6 +128,7 @@ class Rma {
     RemoteEnd partner;
     Identity group;
     std::uint64_t ranks = 0;
+    std::uint32_t as = 0;  // the rank that we have for it
   };
   struct Listener {
     std::uint64_t secret = 0;
@@ -140,6 +142,7 @@ class Rma {
     bool told = false;    // ... and knows ours
     ListenHandle handle;  // of its listener, while it is being told
     bool left = false;
+    bool rejected = false;  // what it sent, once: that fails its group for good
     std::optional<Outcome> failure;
   };
   // One member's part of a window.
@@ -245,6 +248,7 @@ class Rma {
   void on_moved(Group& group, Operation& operation);
   void send_signal(Group& group, Operation& operation);
   void end(Operation& operation, Outcome outcome);
+  [[nodiscard]] bool is_full(const Channel& channel) const;
   void settle_front(Group& group, std::uint32_t context, std::uint32_t rank);
   void recycle(Operation& operation);
   void abandon(const Group& group, std::optional<std::uint32_t> context);
@@ -254,10 +258,11 @@ class Rma {
   // rma_arrive.cpp
   void on_message(const srd::Completion& completion, std::span<const std::byte> bytes);
   void on_join(const srd::Completion& completion, const RmaMessage& message);
-  void accept_join(Group& group, std::uint32_t rank, const Join& join);
+  [[nodiscard]] bool accept_join(Group& group, std::uint32_t rank, const Join& join);
   void on_window(Group& group, std::uint32_t rank, const RmaMessage& message);
   [[nodiscard]] bool on_signal(const Group& group, const RmaMessage& message);
   void reject(const srd::Completion& completion, const RmaMessage& message);
+  void reject(const Join& join);
   void on_sent(const Purpose& purpose, srd::Status status);
   void on_signal_sent(Group* group, Operation& operation, srd::Status status);
   void on_part(std::uint32_t slot, srd::Status status);

@@ -93,8 +93,10 @@ void Rma::on_message(const Completion& completion, std::span<const std::byte> by
       on_window(*group, rank, *message);
       break;
     case RmaKind::signal:
-      if (!on_signal(*group, *message)) {
-        reject(completion, *message);
+      if (!on_signal(*group, *message) && !std::exchange(group->members[rank].rejected, true)) {
+        RmaMessage answer;
+        answer.kind = static_cast<std::uint8_t>(RmaKind::reject);
+        send(*group, rank, answer);
       }
       break;
     case RmaKind::reject:
@@ -112,11 +114,14 @@ void Rma::on_message(const Completion& completion, std::span<const std::byte> by
 void Rma::on_join(const Completion& completion, const RmaMessage& message) {
   const Join join{{completion.peer, completion.remote, message.qkey.value()},
                   {message.from_group.value(), message.from_nonce.value()},
-                  message.amount.value()};
+                  message.amount.value(),
+                  message.to_rank.value()};
   const std::uint32_t rank = message.from_rank.value();
   for (auto& [number, group] : groups_) {
     if (group.listener == message.number.value() && group.secret == message.place.value()) {
-      accept_join(group, rank, join);
+      if (!accept_join(group, rank, join)) {
+        reject(join);
+      }
       return;
     }
   }
@@ -129,25 +134,31 @@ void Rma::on_join(const Completion& completion, const RmaMessage& message) {
   reject(completion, message);
 }
 
-void Rma::accept_join(Group& group, std::uint32_t rank, const Join& join) {
+// False: its sender will never be a member by that name.
+bool Rma::accept_join(Group& group, std::uint32_t rank, const Join& join) {
   if (rank >= group.members.size() || rank == group.rank ||
       !(group.members[rank].partner == join.partner)) {
-    ++counters_.strays;
-    return;
+    // It knows the secret, so it may be one that takes itself for another one.
+    for (std::uint32_t i = 0; i < group.members.size(); ++i) {
+      if (i != group.rank && !group.members[i].joined && group.members[i].partner == join.partner) {
+        fail_member(group, i, Outcome::invalid_usage);
+      }
+    }
+    return false;
   }
   Member& member = group.members[rank];
   // They must mean the same group; otherwise some would wait for members that do not exist.
   if (join.ranks != group.members.size()) {
     fail_member(group, rank, Outcome::invalid_usage);
-    return;
+    return true;
   }
   if (member.joined && !(member.group == join.group)) {
-    ++counters_.strays;
-    return;
+    return false;
   }
   member.joined = true;
   member.group = join.group;
   member.restarts = restarts_of(join.partner.peer);
+  return true;
 }
 
 void Rma::on_window(Group& group, std::uint32_t rank, const RmaMessage& message) {
@@ -178,19 +189,26 @@ bool Rma::on_signal(const Group& group, const RmaMessage& message) {
 
 // Never an answer to an answer, and only if there is room: nothing is stored for strangers.
 void Rma::reject(const Completion& completion, const RmaMessage& message) {
-  ++counters_.strays;
   const auto kind = static_cast<RmaKind>(message.kind);
   if (kind == RmaKind::reject || kind == RmaKind::leave) {
+    ++counters_.strays;
     return;
   }
+  reject({{completion.peer, completion.remote, message.qkey.value()},
+          {message.from_group.value(), message.from_nonce.value()},
+          0,
+          message.to_rank.value()});
+}
+
+void Rma::reject(const Join& join) {
+  ++counters_.strays;
   RmaMessage answer;
   answer.kind = static_cast<std::uint8_t>(RmaKind::reject);
-  answer.to_group = message.from_group.value();
-  answer.to_nonce = message.from_nonce.value();
+  answer.to_group = join.group.number;
+  answer.to_nonce = join.group.nonce;
   answer.qkey = links_.qkey();
-  answer.from_rank = message.to_rank.value();
-  const RemoteEnd partner{completion.peer, completion.remote, message.qkey.value()};
-  (void)links_.try_send(partner, std::as_bytes(std::span{&answer, 1}));
+  answer.from_rank = join.as;
+  (void)links_.try_send(join.partner, std::as_bytes(std::span{&answer, 1}));
 }
 
 void Rma::on_sent(const Purpose& purpose, Status status) {

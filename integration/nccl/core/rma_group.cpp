@@ -64,6 +64,17 @@ std::uint32_t Rma::listen(ListenHandle& handle) {
   return id;
 }
 
+void Rma::close_listener(std::uint32_t id) {
+  const auto found = listeners_.find(id);
+  if (found == listeners_.end()) {
+    return;
+  }
+  for (const auto& [rank, join] : found->second.joins) {
+    reject(join);
+  }
+  listeners_.erase(found);
+}
+
 Outcome Rma::join(std::span<const ListenHandle> handles, std::uint32_t rank, std::uint32_t listener,
                   std::uint16_t& group) {
   const auto own = listeners_.find(listener);
@@ -105,7 +116,9 @@ Outcome Rma::join(std::span<const ListenHandle> handles, std::uint32_t rank, std
   }
   // Some may have been quicker than our caller.
   for (const auto& [from, early] : std::exchange(own->second.joins, {})) {
-    accept_join(made, from, early);
+    if (!accept_join(made, from, early)) {
+      reject(early);
+    }
   }
   group = made.name.number;
   return Outcome::ok;
@@ -145,7 +158,7 @@ Outcome Rma::failure_of(std::uint16_t number) {
   return group == nullptr ? Outcome::invalid_usage : group->failure.value_or(Outcome::ok);
 }
 
-// Keys first, as for connections.
+// Keys first, as for connections. A member that has failed for us may live and wait for us.
 void Rma::close(std::uint16_t number) {
   Group* const group = find(number);
   if (group == nullptr) {
@@ -157,7 +170,7 @@ void Rma::close(std::uint16_t number) {
   abandon(*group, std::nullopt);
   for (std::uint32_t i = 0; i < group->members.size(); ++i) {
     const Member& member = group->members[i];
-    if (i != group->rank && member.joined && !member.failure) {
+    if (i != group->rank && member.joined) {
       RmaMessage message;
       message.kind = static_cast<std::uint8_t>(RmaKind::leave);
       send(*group, i, message);
@@ -220,15 +233,21 @@ RmaStep Rma::registered(std::uint16_t number, std::uint32_t id) {
   if (window == group->windows.end()) {
     return RmaStep::failed;
   }
+  // Also where the answer is clear before all have told: nobody runs ahead of the others.
   bool waits = false;
+  bool missing = false;
   for (std::size_t i = 0; i < group->members.size(); ++i) {
     const Part& part = window->second.parts[i];
-    if (part.known ? part.missing : group->members[i].left) {
+    if (!part.known && group->members[i].left) {
       return RmaStep::failed;
     }
     waits = waits || !part.known;
+    missing = missing || part.missing;
   }
-  return waits ? RmaStep::waits : RmaStep::done;
+  if (waits) {
+    return RmaStep::waits;
+  }
+  return missing ? RmaStep::failed : RmaStep::done;
 }
 
 bool Rma::deregister(std::uint16_t number, std::uint32_t id) {
@@ -272,9 +291,15 @@ void Rma::send(Group& group, std::uint32_t rank, RmaMessage message, std::uint32
   post_outbox();
 }
 
+// A signal whose operation has failed meanwhile stays here: it would hold up the others.
 void Rma::post_outbox() {
   for (; !outbox_.empty(); outbox_.pop()) {
     const Letter& next = outbox_.front();
+    if (next.purpose.kind == RmaKind::signal &&
+        operations_[next.purpose.operation].stage == Stage::ended) {
+      on_signal_sent(nullptr, operations_[next.purpose.operation], srd::Status::flushed);
+      continue;
+    }
     const auto buffer = links_.try_send(next.to, std::as_bytes(std::span{&next.message, 1}));
     if (!buffer) {
       return;

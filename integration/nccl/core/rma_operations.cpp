@@ -81,8 +81,7 @@ Outcome Rma::put(std::uint16_t number, std::uint32_t context, std::uint32_t rank
       return Outcome::invalid_argument;
     }
   }
-  Channel& channel = group->contexts[context].channels[rank];
-  if (channel.operations.size() >= kMaxOutstanding) {
+  if (is_full(group->contexts[context].channels[rank])) {
     return Outcome::ok;
   }
   Operation& made = make_operation(*group, context, rank);
@@ -116,7 +115,7 @@ Outcome Rma::get(std::uint16_t number, std::uint32_t context, std::uint32_t rank
   if (!part.known || part.missing || from.offset > part.size || size > part.size - from.offset) {
     return Outcome::invalid_argument;
   }
-  if (group->contexts[context].channels[rank].operations.size() >= kMaxOutstanding) {
+  if (is_full(group->contexts[context].channels[rank])) {
     return Outcome::ok;
   }
   Operation& made = make_operation(*group, context, rank);
@@ -129,6 +128,14 @@ Outcome Rma::get(std::uint16_t number, std::uint32_t context, std::uint32_t rank
   ++counters_.gets;
   begin(*group, made, out);
   return Outcome::ok;
+}
+
+// What has ended behind one that has not counts no more: the caller is done with it.
+bool Rma::is_full(const Channel& channel) const {
+  const auto open = [this](std::uint32_t slot) { return operations_[slot].stage != Stage::ended; };
+  return channel.operations.size() >= kMaxOutstanding &&
+         static_cast<std::size_t>(std::ranges::count_if(channel.operations, open)) >=
+             kMaxOutstanding;
 }
 
 Rma::Operation& Rma::make_operation(Group& group, std::uint32_t context, std::uint32_t rank) {
@@ -277,6 +284,9 @@ void Rma::end(Operation& operation, Outcome outcome) {
 
 void Rma::release(Request& request) {
   auto& operation = static_cast<Operation&>(request);
+  if (operation.released) {
+    return;  // its group was closed between the caller's look and this
+  }
   operation.released = true;
   operation.state.store(Request::State::free, std::memory_order_relaxed);
   recycle(operation);

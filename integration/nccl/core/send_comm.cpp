@@ -94,8 +94,8 @@ std::optional<SendComm::Place> SendComm::find(std::int64_t tag) {
 SendComm::Written SendComm::write(Links& links, std::uint32_t index, Place place) {
   const Record& record = records_[index];
   const Entry& entry = group(place.sequence).entries[place.sub];
-  if (record.size > entry.size) {
-    return Written::too_long;
+  if (record.size > entry.size || (exact && record.size != entry.size)) {
+    return Written::wrong_size;
   }
   srd::WriteRequest request;
   request.peer = partner.peer;
@@ -130,7 +130,7 @@ bool SendComm::advance(Links& links) {
       return false;
     }
     // The receiver would wait for ever for a message that cannot come: both ends fail.
-    if (written == Written::too_long) {
+    if (written == Written::wrong_size) {
       ControlHeader reject;
       reject.kind = static_cast<std::uint8_t>(ControlKind::reject);
       reject.to_number = partner_number;

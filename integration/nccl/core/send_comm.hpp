@@ -19,6 +19,8 @@ class SendComm : public Comm {
  public:
   static constexpr std::size_t kMaxSends = 256;
 
+  bool exact = false;  // a message must fill its buffer; otherwise it may be shorter
+
   SendComm() { waiting_.reserve(kMaxSends); }
 
   // Asks a listener to be connected.
@@ -64,7 +66,7 @@ class SendComm : public Comm {
     std::uint32_t sequence = 0;
     std::uint8_t sub = 0;
   };
-  enum class Written : std::uint8_t { yes, no_room, too_long };
+  enum class Written : std::uint8_t { yes, no_room, wrong_size };
 
   [[nodiscard]] Group& group(std::uint32_t sequence) {
     return groups_[sequence % Immediate::kSlots];

@@ -34,21 +34,21 @@ class Gloo : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Gloo, ::testing::Values(2, 3, 4, 8));
 
 TEST_P(Gloo, EveryElementIsRight) {
-  WEFT_NEEDS_BUILT(WEFT_GLOO_RANK, "libgloo-dev");
+  WEFT_NEEDS_BUILT(WEFT_GLOO_RANK, "a libgloo-dev that integration/gloo fits");
   const Outcome outcome = run_ranks(GetParam(), "", GetParam() > 4 ? "1048576" : "16777216");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(count_of(outcome.output, "all right"), GetParam()) << outcome.output;
 }
 
 TEST_P(Gloo, EveryElementIsRightUnderLossAndDisorder) {
-  WEFT_NEEDS_BUILT(WEFT_GLOO_RANK, "libgloo-dev");
+  WEFT_NEEDS_BUILT(WEFT_GLOO_RANK, "a libgloo-dev that integration/gloo fits");
   const Outcome outcome = run_ranks(GetParam(), kTrouble, "1048576");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(count_of(outcome.output, "all right"), GetParam()) << outcome.output;
 }
 
 TEST_P(Gloo, KilledRankIsToldToAllOthers) {
-  WEFT_NEEDS_BUILT(WEFT_GLOO_RANK, "libgloo-dev");
+  WEFT_NEEDS_BUILT(WEFT_GLOO_RANK, "a libgloo-dev that integration/gloo fits");
   const Outcome outcome = run_ranks(GetParam(), "--grace 60", "65540 dies", "WEFT_NCCL_TIMEOUT=1");
   EXPECT_NE(outcome.code, 0);
   EXPECT_EQ(count_of(outcome.output, "it is gone, or has closed"), GetParam() - 1)
@@ -56,17 +56,19 @@ TEST_P(Gloo, KilledRankIsToldToAllOthers) {
 }
 
 TEST(GlooWaits, EndAfterTheirTime) {
-  WEFT_NEEDS_BUILT(WEFT_GLOO_RANK, "libgloo-dev");
+  WEFT_NEEDS_BUILT(WEFT_GLOO_RANK, "a libgloo-dev that integration/gloo fits");
   const Outcome outcome = run_ranks(2, "--grace 60", "4096 slow");
   EXPECT_NE(outcome.code, 0);
   EXPECT_TRUE(outcome.says("timed out after 2000 ms")) << outcome.output;
 }
 
 TEST(GlooWaits, MisuseIsRefused) {
-  WEFT_NEEDS_BUILT(WEFT_GLOO_RANK, "libgloo-dev");
-  const Outcome outcome = run_ranks(2, "", "0 misuse");
-  EXPECT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_EQ(count_of(outcome.output, "all right"), 2) << outcome.output;
+  WEFT_NEEDS_BUILT(WEFT_GLOO_RANK, "a libgloo-dev that integration/gloo fits");
+  for (const char* const what : {"0 misuse", "0 shorter", "0 goes"}) {
+    const Outcome outcome = run_ranks(2, "", what);
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    EXPECT_EQ(count_of(outcome.output, "all right"), 2) << outcome.output;
+  }
 }
 
 // Debian's PyTorch, as it is. It needs some packages of its own, so few machines have it.
@@ -90,7 +92,7 @@ bool has_torch() {
   }
 
 TEST(GlooTorch, RunsOverWeftWithoutKnowingIt) {
-  WEFT_NEEDS_BUILT(WEFT_GLOO_PRELOAD, "libgloo-dev");
+  WEFT_NEEDS_BUILT(WEFT_GLOO_PRELOAD, "a libgloo-dev that integration/gloo fits");
   WEFT_NEEDS_TORCH();
   for (const int ranks : {2, 4}) {
     const Outcome outcome = run_torch(ranks, kTrouble, "LD_PRELOAD=" WEFT_GLOO_PRELOAD);
@@ -111,10 +113,22 @@ TEST(GlooTorch, RunsOverTcpOnTheTapsOfTheHosts) {
 
 // Without weftd: processes over UDP, each at a loopback address of its own.
 TEST(GlooUdp, EveryElementIsRight) {
-  WEFT_NEEDS_BUILT(WEFT_GLOO_RANK, "libgloo-dev");
+  WEFT_NEEDS_BUILT(WEFT_GLOO_RANK, "a libgloo-dev that integration/gloo fits");
   const TemporaryFolder folder;
-  const std::string rank = "timeout 60 " WEFT_GLOO_RANK " " + folder.path();
-  const Outcome outcome = run_shell(rank + " 1 2 1048576 & " + rank + " 0 2 1048576; wait $!");
+  const std::string rank = " timeout 60 " WEFT_GLOO_RANK " " + folder.path();
+  const Outcome outcome = run_shell(rank + " 1 2 1048576 &" + rank + " 0 2 1048576; wait $!");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(count_of(outcome.output, "all right"), 2) << outcome.output;
+}
+
+// One address is enough for all groups of a process.
+TEST(GlooUdp, AddressOfTheEnvironmentIsThatOfAllDevices) {
+  WEFT_NEEDS_BUILT(WEFT_GLOO_RANK, "a libgloo-dev that integration/gloo fits");
+  const TemporaryFolder folder;
+  const std::string rank = " timeout 60 " WEFT_GLOO_RANK " " + folder.path();
+  const Outcome outcome =
+      run_shell("WEFT_NCCL_ADDRESS=127.51.7.1" + rank + " 1 2 4096 & WEFT_NCCL_ADDRESS=127.51.7.2" +
+                rank + " 0 2 4096; wait $!");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(count_of(outcome.output, "all right"), 2) << outcome.output;
 }

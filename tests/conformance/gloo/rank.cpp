@@ -1,10 +1,10 @@
 // Owns one rank of a Gloo program over weft: every collective, and every element compared.
 //
-//   weft_gloo_rank FOLDER RANK RANKS LARGEST [dies|slow]
+//   weft_gloo_rank FOLDER RANK RANKS LARGEST [dies|slow|misuse|shorter|goes]
 //
 // The ranks find each other through FOLDER. With `dies` the last rank kills itself under way: exit
 // code 3 says that an IoException told so. With `slow` it only stands still, longer than the others
-// want to wait.
+// want to wait. The others are what programs do wrong.
 #include <gloo/allgather.h>
 #include <gloo/allgatherv.h>
 #include <gloo/allreduce.h>
@@ -184,20 +184,40 @@ void everything(const std::shared_ptr<::gloo::rendezvous::Context>& context, int
   rank.barrier();
 }
 
-// A message that one side takes for shorter, a buffer that goes before its message has come, an
-// answer that nobody gives.
-void misuse(const std::shared_ptr<::gloo::rendezvous::Context>& context) {
+bool throws(auto&& f) {
+  try {
+    f();
+  } catch (const ::gloo::Exception&) {
+    return true;
+  }
+  return false;
+}
+
+// A buffer that goes before its message has come, while another one of the same memory stays.
+void leave_early(const std::shared_ptr<::gloo::rendezvous::Context>& context) {
+  const int other = 1 - context->rank;
+  std::vector<char> bytes(1000);
+  auto stays = context->createUnboundBuffer(bytes.data(), bytes.size());
+  stays->recv(other, 6, 0, 10);
+  if (context->rank == 0) {
+    auto goes = context->createUnboundBuffer(bytes.data(), bytes.size());
+    goes->recv(other, 5, 0, 10);
+    goes.reset();
+  }
+  try {
+    stays->waitRecv(nullptr, std::chrono::milliseconds(5000));
+    check(false, "a message that nobody sends");
+  } catch (const ::gloo::IoException& e) {
+    check(std::string(e.what()).find("closed the connection") != std::string::npos, e.what());
+  }
+}
+
+// A message that one side takes for `sent` bytes and the other one for 10, an answer that nobody
+// gives.
+void misuse(const std::shared_ptr<::gloo::rendezvous::Context>& context, std::size_t sent) {
   const int other = 1 - context->rank;
   std::vector<char> bytes(1000);
   auto buffer = context->createUnboundBuffer(bytes.data(), bytes.size());
-  const auto throws = [](auto&& f) {
-    try {
-      f();
-    } catch (const ::gloo::Exception&) {
-      return true;
-    }
-    return false;
-  };
   check(throws([&] { buffer->send(other, 1, 1001); }), "an offset outside of the buffer");
   check(throws([&] { buffer->send(other, 1, 1, 1000); }), "a size outside of the buffer");
   check(throws([&] { buffer->send(5, 1); }), "a rank that is not there");
@@ -209,7 +229,7 @@ void misuse(const std::shared_ptr<::gloo::rendezvous::Context>& context) {
     ::usleep(20'000);
     buffer->abortWaitRecv();
   });
-  check(!buffer->waitRecv(), "a wait that was called off");
+  check(!buffer->waitRecv(nullptr, std::chrono::milliseconds::max()), "a wait that was called off");
   caller.join();
   check(throws([&] { context->getPair(other)->connect({1, 2, 3}); }), "a foreign address");
   if (context->rank == 0) {
@@ -217,7 +237,7 @@ void misuse(const std::shared_ptr<::gloo::rendezvous::Context>& context) {
     check(throws([&] { buffer->waitRecv(nullptr, std::chrono::milliseconds(5000)); }),
           "a message of another size");
   } else {
-    buffer->send(other, 9, 0, 20);
+    buffer->send(other, 9, 0, sent);
     check(throws([&] { buffer->waitSend(nullptr, std::chrono::milliseconds(5000)); }),
           "a message of another size");
   }
@@ -225,7 +245,9 @@ void misuse(const std::shared_ptr<::gloo::rendezvous::Context>& context) {
 
 int run(int count, char** words) {
   if (count < 5) {
-    std::fprintf(stderr, "usage: weft_gloo_rank FOLDER RANK RANKS LARGEST [dies|slow|misuse]\n");
+    std::fprintf(
+        stderr,
+        "usage: weft_gloo_rank FOLDER RANK RANKS LARGEST [dies|slow|misuse|shorter|goes]\n");
     return 2;
   }
   const int rank = std::atoi(words[2]);
@@ -233,12 +255,13 @@ int run(int count, char** words) {
   const auto largest = static_cast<std::size_t>(std::atoll(words[4]));
   const std::string fate = count > 5 ? words[5] : "";
   std::shared_ptr<::gloo::transport::Device> device = gloo::create_device();
+  check(gloo::create_device() != nullptr, "a device for a second group");
   ::gloo::rendezvous::FileStore store(words[1]);
   auto context = std::make_shared<::gloo::rendezvous::Context>(rank, ranks);
   context->setTimeout(std::chrono::milliseconds(fate == "slow" ? 2000 : 60'000));
   context->connectFullMesh(store, device);
-  if (fate == "misuse") {
-    misuse(context);
+  if (fate == "misuse" || fate == "shorter" || fate == "goes") {
+    fate == "goes" ? leave_early(context) : misuse(context, fate == "shorter" ? 5 : 20);
     std::printf("rank %d: all right\n", rank);
     return 0;
   }

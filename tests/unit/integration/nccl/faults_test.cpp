@@ -274,5 +274,54 @@ TEST(NcclFaults, AnyBytesToTheEndpointsAreCountedAndHarmNobody) {
   EXPECT_GT(lab.core(1).counters().stray_immediates, 0U) << "writes without bytes need no key";
 }
 
+// For callers whose two sides must say the same size.
+TEST(NcclFaults, ShorterMessageFailsBothEndsOfAnExactConnection) {
+  NcclLab lab(2, patient());
+  const NcclLab::Connection made = lab.connect(0, 1);
+  made.sender->exact = true;
+  std::vector<std::byte> memory(100);
+  nccl::Region* const from = *lab.core(0).register_memory(*made.sender, memory.data(), 100);
+  nccl::Region* const to = *lab.core(1).register_memory(*made.receiver, memory.data(), 100);
+  const auto send = [&](std::size_t size) {
+    Request* request = nullptr;
+    EXPECT_EQ(lab.core(0).send(*made.sender, memory.data(), size, 0, from, request), Outcome::ok);
+    return request;
+  };
+  const auto receive = [&](std::size_t size) {
+    const Buffer buffer{memory.data(), size, 0, to};
+    Request* request = nullptr;
+    EXPECT_EQ(lab.core(1).receive(*made.receiver, {&buffer, 1}, false, request), Outcome::ok);
+    return request;
+  };
+  for (const std::size_t size : {std::size_t{100}, std::size_t{0}}) {
+    Request* const requests[] = {receive(size), send(size)};
+    for (Request* const one : requests) {
+      EXPECT_TRUE(lab.run_until([&] { return one->state.load() != Request::State::pending; }));
+      EXPECT_EQ(ended(one), Outcome::ok);
+    }
+  }
+  Request* const requests[] = {receive(100), send(99)};
+  for (Request* const one : requests) {
+    EXPECT_TRUE(lab.run_until([&] { return one->state.load() != Request::State::pending; }));
+    EXPECT_EQ(ended(one), Outcome::invalid_usage);
+  }
+}
+
+// The question crossed the listener's answer: the end that was made for it must not wait.
+TEST(NcclFaults, ConnectThatIsCalledOffLeavesNobodyWaiting) {
+  NcclLab lab(2, patient());
+  nccl::ListenHandle handle;
+  const std::uint32_t listener = lab.core(1).listen(handle);
+  nccl::SendComm* sender = nullptr;
+  ASSERT_EQ(lab.core(0).connect(handle, sender), Outcome::ok);
+  lab.run_for(1ms);
+  lab.core(0).call_off(handle);
+  nccl::ReceiveComm* receiver = nullptr;
+  ASSERT_EQ(lab.core(1).accept(listener, receiver), Outcome::ok);
+  ASSERT_NE(receiver, nullptr);
+  EXPECT_TRUE(lab.run_until([&] { return receiver->state == nccl::Comm::State::failed; }, 1s));
+  EXPECT_EQ(lab.core(0).connect(handle, sender), Outcome::invalid_usage);
+}
+
 }  // namespace
 }  // namespace weft::testing

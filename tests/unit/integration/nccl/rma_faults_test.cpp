@@ -16,32 +16,10 @@ using nccl::RmaKind;
 using nccl::RmaMessage;
 using nccl::RmaSignal;
 using nccl::RmaStep;
-using Memory = std::vector<std::vector<std::byte>>;
-
-RmaLabConfig patient() {
-  RmaLabConfig config;
-  config.lab.engine.peer_timeout = 10s;
-  return config;
-}
-
-// A group of two or three that is ready, with one window of 64 KiB at each.
-struct Group {
-  RmaLab lab;
-  Memory memory;
-  std::uint32_t window = 0;
-
-  explicit Group(std::uint32_t ranks, const RmaLabConfig& config = patient())
-      : lab(ranks, config), memory(ranks, std::vector<std::byte>(65536)) {
-    EXPECT_TRUE(lab.join());
-    lab.make_contexts();
-    window = lab.register_all(memory);
-    EXPECT_NE(window, 0U);
-  }
-};
 
 TEST(RmaFaults, DeadMemberEndsWhatIsUnderWayToIt) {
   for (const bool restarts : {false, true}) {
-    Group group(3);
+    RmaGroup group(3);
     RmaLab& lab = group.lab;
     restarts ? lab.restart(1) : lab.crash(1);
     const TimePoint begin = lab.world().now();
@@ -69,7 +47,7 @@ TEST(RmaFaults, DeadMemberEndsWhatIsUnderWayToIt) {
 TEST(RmaFaults, DeadMemberEndsTheWaitForIt) {
   for (const bool joining : {true, false}) {
     SCOPED_TRACE(joining ? "joining" : "registering");
-    RmaLab lab(3, patient());
+    RmaLab lab(3, patient_members());
     std::vector<nccl::ListenHandle> handles;
     for (std::uint32_t i = 0; i < 3; ++i) {
       handles.push_back(lab.member(i).handle);
@@ -100,7 +78,7 @@ TEST(RmaFaults, DeadMemberEndsTheWaitForIt) {
 }
 
 TEST(RmaFaults, MemberThatLeavesEndsTheWaitForIt) {
-  Group group(2);
+  RmaGroup group(2);
   RmaLab& lab = group.lab;
   std::uint32_t window = 0;
   std::vector<std::byte> memory(64);
@@ -113,7 +91,7 @@ TEST(RmaFaults, MemberThatLeavesEndsTheWaitForIt) {
 }
 
 TEST(RmaFaults, FirstGroupWithARestartedProcessIsMade) {
-  RmaLab lab(2, patient());
+  RmaLab lab(2, patient_members());
   ASSERT_TRUE(lab.join());
   lab.run_for(1ms);
   for (const std::uint32_t victim : {1U, 0U}) {
@@ -126,7 +104,7 @@ TEST(RmaFaults, FirstGroupWithARestartedProcessIsMade) {
 }
 
 TEST(RmaFaults, ForeignOrStaleHandlesAreRefused) {
-  RmaLab lab(2, patient());
+  RmaLab lab(2, patient_members());
   std::vector<nccl::ListenHandle> handles{lab.member(0).handle, lab.member(1).handle};
   std::uint16_t group = 0;
   nccl::Rma& rma = lab.rma(0);
@@ -158,7 +136,7 @@ TEST(RmaFaults, ForeignOrStaleHandlesAreRefused) {
 }
 
 TEST(RmaFaults, MembersThatDisagreeAboutTheGroupFailBoth) {
-  RmaLab lab(3, patient());
+  RmaLab lab(3, patient_members());
   std::vector<nccl::ListenHandle> handles;
   for (std::uint32_t i = 0; i < 3; ++i) {
     handles.push_back(lab.member(i).handle);
@@ -178,10 +156,10 @@ TEST(RmaFaults, DeregistrationWithWorkUnderWayTakesTheMemoryBack) {
   for (int moment = 0; moment < 30; ++moment) {
     for (const std::uint32_t who : {0U, 1U}) {
       SCOPED_TRACE(std::to_string(moment) + ", rank " + std::to_string(who));
-      RmaLabConfig config = patient();
+      RmaLabConfig config = patient_members();
       config.lab.seed = static_cast<std::uint64_t>(moment + 1);
       config.lab.link.loss = 0.05;
-      Group group(2, config);
+      RmaGroup group(2, config);
       RmaLab& lab = group.lab;
       std::vector<Request*> requests;
       for (int i = 0; i < 8; ++i) {
@@ -206,11 +184,11 @@ TEST(RmaFaults, CloseAtAnyMomentEndsTheOtherSideAndTouchesNothing) {
   for (int moment = 0; moment < 30; ++moment) {
     for (const std::uint32_t who : {0U, 1U}) {
       SCOPED_TRACE(std::to_string(moment) + ", rank " + std::to_string(who));
-      RmaLabConfig config = patient();
+      RmaLabConfig config = patient_members();
       config.lab.seed = static_cast<std::uint64_t>(moment + 1);
       config.lab.link.reorder = 0.2;
       config.lab.link.loss = 0.05;
-      Group group(2, config);
+      RmaGroup group(2, config);
       RmaLab& lab = group.lab;
       std::vector<Request*> requests;
       for (int i = 0; i < 10; ++i) {
@@ -242,7 +220,7 @@ TEST(RmaFaults, CloseAtAnyMomentEndsTheOtherSideAndTouchesNothing) {
 }
 
 TEST(RmaFaults, StoppedMemberIsNotADeadOne) {
-  Group group(2);
+  RmaGroup group(2);
   RmaLab& lab = group.lab;
   lab.world().pause(1);
   fill_bytes(std::span{group.memory[0]}.first(30'000), 3);
@@ -258,7 +236,7 @@ TEST(RmaFaults, StoppedMemberIsNotADeadOne) {
 
 // A signal for a window that its target has given up must not be told as if it had been added.
 TEST(RmaFaults, SignalForAWindowThatIsGoneFails) {
-  Group group(2);
+  RmaGroup group(2);
   RmaLab& lab = group.lab;
   ASSERT_TRUE(lab.rma(1).deregister(lab.member(1).group, group.window));
   (void)lab.outcome(0, lab.put(0, 1, {}, 0, {}, RmaSignal{{group.window, 0}, 1, true}));
@@ -267,7 +245,7 @@ TEST(RmaFaults, SignalForAWindowThatIsGoneFails) {
 
 // A process that speaks to the endpoints, knows the Q_Key, and guesses.
 TEST(RmaFaults, AnyMessagesAreCountedAndHarmNobody) {
-  Group group(3);
+  RmaGroup group(3);
   RmaLab& lab = group.lab;
   srd::Engine& attacker = lab.engine(2);
   const nccl::ListenHandle& told = lab.member(1).handle;
@@ -320,7 +298,7 @@ TEST(RmaFaults, AnyMessagesAreCountedAndHarmNobody) {
 }
 
 TEST(RmaFaults, PutToAWindowThatIsGoneFails) {
-  Group group(2);
+  RmaGroup group(2);
   RmaLab& lab = group.lab;
   const std::vector<std::byte> before = group.memory[1];
   ASSERT_TRUE(lab.rma(1).deregister(lab.member(1).group, group.window));

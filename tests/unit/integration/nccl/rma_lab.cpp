@@ -164,6 +164,20 @@ void RmaLab::run_for(Duration duration) {
   (void)run_until([] { return false; }, duration);
 }
 
+RmaLabConfig patient_members() {
+  RmaLabConfig config;
+  config.lab.engine.peer_timeout = 10s;
+  return config;
+}
+
+RmaGroup::RmaGroup(std::uint32_t ranks, const RmaLabConfig& config)
+    : lab(ranks, config), memory(ranks, std::vector<std::byte>(65536)) {
+  EXPECT_TRUE(lab.join());
+  lab.make_contexts();
+  window = lab.register_all(memory);
+  EXPECT_NE(window, 0U);
+}
+
 std::uint64_t word_at(const std::vector<std::byte>& memory, std::size_t offset) {
   std::uint64_t word = 0;
   std::memcpy(&word, memory.data() + offset, sizeof word);

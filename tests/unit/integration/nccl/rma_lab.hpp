@@ -69,6 +69,18 @@ class RmaLab {
   std::vector<Member> members_;
 };
 
+// Members that give nobody up before 10 s.
+[[nodiscard]] RmaLabConfig patient_members();
+
+// A group that is ready, with one window of 64 KiB at each member.
+struct RmaGroup {
+  RmaLab lab;
+  std::vector<std::vector<std::byte>> memory;
+  std::uint32_t window = 0;
+
+  explicit RmaGroup(std::uint32_t ranks, const RmaLabConfig& config = patient_members());
+};
+
 // The value of the word at `offset`.
 [[nodiscard]] std::uint64_t word_at(const std::vector<std::byte>& memory, std::size_t offset);
 

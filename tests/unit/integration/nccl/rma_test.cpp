@@ -339,6 +339,30 @@ TEST(Rma, SoManyRequestsAndNoMoreAreUnderWay) {
   EXPECT_EQ(lab.outcome(0, lab.put(0, 1, {window, 0}, 1, {window, 0})), Outcome::ok);
 }
 
+// NCCL counts what it has not seen the end of, in any order: what has ended takes no room behind an
+// operation that has not.
+TEST(Rma, OperationsThatHaveEndedTakeNoRoom) {
+  RmaLab lab(2, rough(7));
+  ASSERT_TRUE(lab.join());
+  lab.make_contexts();
+  Memory memory = poisoned(2, std::size_t{8} << 20);
+  const std::uint32_t window = lab.register_all(memory);
+  Request* const large = lab.put(0, 1, {window, 0}, std::size_t{8} << 20, {window, 0});
+  std::vector<Request*> small;
+  for (std::size_t i = 1; i < Rma::kMaxOutstanding; ++i) {
+    small.push_back(lab.put(0, 1, {window, 0}, 0, {window, 0}));
+    ASSERT_EQ(lab.ended(0, small.back()), Outcome::ok);
+  }
+  Request* const next = lab.put(0, 1, {window, 0}, 1, {window, 0});
+  ASSERT_EQ(large->state.load(), Request::State::pending);
+  ASSERT_NE(next, nullptr);
+  Request* const last = lab.put(0, 1, {window, 0}, 1, {window, 0});
+  ASSERT_NE(last, nullptr);
+  for (Request* const one : {large, next, last}) {
+    EXPECT_EQ(lab.outcome(0, one), Outcome::ok);
+  }
+}
+
 TEST(Rma, WhatIsOutsideIsRefusedBeforeItLeaves) {
   RmaLab lab(2);
   ASSERT_TRUE(lab.join());
