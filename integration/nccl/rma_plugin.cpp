@@ -50,6 +50,21 @@ RmaStep wait_for_all(Nic& nic, F&& step) {
   }
 }
 
+// The call of an object that NCCL has from us; without one it is refused.
+template <class T, class F>
+abi::Result with_object(void* object, F&& f) {
+  return object == nullptr ? abi::kInvalidArgument
+                           : guarded([&] { return f(*static_cast<T*>(object)); });
+}
+
+void destroy(const Contexts& contexts) {
+  with_rma(*contexts.nic, [&](Rma& rma) {
+    for (const std::uint32_t one : contexts.numbers) {
+      rma.destroy_context(contexts.group, one);
+    }
+  });
+}
+
 RmaPlace place_of(const PlaceArgument& argument) {
   const auto* const window = static_cast<const WindowEnd*>(argument.window);
   return {window == nullptr ? 0 : window->number, argument.offset};
@@ -87,20 +102,19 @@ abi::Result listen_group(int index, void* handle, void** listener) {
 }
 
 abi::Result close_group_listener(void* listener) {
-  return guarded([&] {
-    const std::unique_ptr<GroupListener> at(static_cast<GroupListener*>(listener));
+  return with_object<GroupListener>(listener, [](GroupListener& closed) {
+    const std::unique_ptr<GroupListener> at(&closed);
     with_rma(*at->nic, [&](Rma& rma) { rma.close_listener(at->id); });
     return abi::kSuccess;
   });
 }
 
 abi::Result connect_group(void* const* handles, int ranks, int rank, void* listener, void** group) {
-  return guarded([&] {
+  return with_object<GroupListener>(listener, [&](const GroupListener& at) {
     *group = nullptr;
     if (ranks < 1 || rank < 0 || rank >= ranks) {
       return abi::kInvalidArgument;
     }
-    const GroupListener& at = *static_cast<GroupListener*>(listener);
     std::vector<ListenHandle> all(static_cast<std::size_t>(ranks));
     for (std::size_t i = 0; i < all.size(); ++i) {
       std::memcpy(&all[i], handles[i], sizeof all[i]);
@@ -125,17 +139,16 @@ abi::Result connect_group(void* const* handles, int ranks, int rank, void* liste
 }
 
 abi::Result close_group(void* group) {
-  return guarded([&] {
-    const std::unique_ptr<GroupEnd> at(static_cast<GroupEnd*>(group));
+  return with_object<GroupEnd>(group, [](GroupEnd& closed) {
+    const std::unique_ptr<GroupEnd> at(&closed);
     with_rma(*at->nic, [&](Rma& rma) { rma.close(at->number); });
     return abi::kSuccess;
   });
 }
 
 abi::Result create_contexts(void* group, int count, int stride, void** contexts) {
-  return guarded([&] {
+  return with_object<GroupEnd>(group, [&](const GroupEnd& at) {
     *contexts = nullptr;
-    const GroupEnd& at = *static_cast<GroupEnd*>(group);
     if (count < 1 || stride < 1) {
       return abi::kInvalidArgument;
     }
@@ -148,6 +161,8 @@ abi::Result create_contexts(void* group, int count, int stride, void** contexts)
                                   made->numbers.emplace_back());
       });
       if (outcome != Outcome::ok) {
+        made->numbers.pop_back();
+        destroy(*made);
         return result_of(outcome);
       }
     }
@@ -157,22 +172,17 @@ abi::Result create_contexts(void* group, int count, int stride, void** contexts)
 }
 
 abi::Result destroy_contexts(void* contexts) {
-  return guarded([&] {
-    const std::unique_ptr<Contexts> at(static_cast<Contexts*>(contexts));
-    with_rma(*at->nic, [&](Rma& rma) {
-      for (const std::uint32_t one : at->numbers) {
-        rma.destroy_context(at->group, one);
-      }
-    });
+  return with_object<Contexts>(contexts, [](Contexts& destroyed) {
+    const std::unique_ptr<Contexts> at(&destroyed);
+    destroy(*at);
     return abi::kSuccess;
   });
 }
 
 // A member that cannot take part says so to the others, who would wait for it otherwise.
 abi::Result register_window(void* group, void* data, std::size_t size, int type, void** window) {
-  return guarded([&] {
+  return with_object<GroupEnd>(group, [&](const GroupEnd& at) {
     *window = nullptr;
-    const GroupEnd& at = *static_cast<GroupEnd*>(group);
     const bool usable = type == abi::kHostMemory;
     if (!usable) {
       warn("only host memory can be registered");
@@ -198,8 +208,7 @@ abi::Result register_window(void* group, void* data, std::size_t size, int type,
 }
 
 abi::Result deregister_window(void* group, void* window) {
-  return guarded([&] {
-    const GroupEnd& at = *static_cast<GroupEnd*>(group);
+  return with_object<GroupEnd>(group, [&](const GroupEnd& at) {
     const std::unique_ptr<WindowEnd> end(static_cast<WindowEnd*>(window));
     const bool done = end != nullptr && with_rma(*at.nic, [&](Rma& rma) {
                         return rma.deregister(at.number, end->number);
@@ -210,9 +219,8 @@ abi::Result deregister_window(void* group, void* window) {
 
 abi::Result put(void* contexts, int context, PlaceArgument from, std::size_t size, PlaceArgument to,
                 std::uint32_t rank, const SignalArgument* signal, void** request) {
-  return guarded([&] {
+  return with_object<Contexts>(contexts, [&](const Contexts& at) {
     *request = nullptr;
-    const Contexts& at = *static_cast<Contexts*>(contexts);
     std::optional<RmaSignal> what;
     if (signal != nullptr) {
       if (signal->operation != abi::kSignalIncrement && signal->operation != abi::kSignalAdd) {
@@ -236,9 +244,8 @@ abi::Result put(void* contexts, int context, PlaceArgument from, std::size_t siz
 
 abi::Result get(void* contexts, int context, PlaceArgument from, std::size_t size, PlaceArgument to,
                 std::uint32_t rank, void** request) {
-  return guarded([&] {
+  return with_object<Contexts>(contexts, [&](const Contexts& at) {
     *request = nullptr;
-    const Contexts& at = *static_cast<Contexts*>(contexts);
     if (context < 0 || static_cast<std::size_t>(context) >= at.numbers.size()) {
       return abi::kInvalidArgument;
     }
@@ -252,8 +259,8 @@ abi::Result get(void* contexts, int context, PlaceArgument from, std::size_t siz
 }
 
 abi::Result test_group(void* request, int* done) {
-  return guarded([&] {
-    Request& one = *static_cast<Request*>(request);
+  // NULL is what put() and get() give where there is no room: it has not been done.
+  return with_object<Request>(request, [&](Request& one) {
     Nic& nic = *static_cast<Nic*>(one.owner);
     *done = 0;
     if (one.state.load(std::memory_order_acquire) == Request::State::pending) {
@@ -276,15 +283,14 @@ abi::Result test_group(void* request, int* done) {
 }
 
 abi::Result progress_contexts(void* contexts) {
-  return guarded([&] {
-    static_cast<Contexts*>(contexts)->nic->poll();
+  return with_object<Contexts>(contexts, [](const Contexts& at) {
+    at.nic->poll();
     return abi::kSuccess;
   });
 }
 
 abi::Result has_error(void* contexts, bool* error) {
-  return guarded([&] {
-    const Contexts& at = *static_cast<Contexts*>(contexts);
+  return with_object<Contexts>(contexts, [&](const Contexts& at) {
     *error = with_rma(*at.nic, [&](Rma& rma) { return rma.has_failed(at.group); });
     return abi::kSuccess;
   });

@@ -127,6 +127,28 @@ class Rank {
     signals_ = add(words_.data(), words_.size() * sizeof words_[0]);
   }
 
+  // Calls without the object that they are for.
+  void call_on_nothing() {
+    constexpr Result kRefused = nccl::abi::kInvalidArgument;
+    table_.common([&](const auto& t) {
+      void* made = nullptr;
+      int done = 1;
+      bool error = false;
+      check(t.connect(plugin_, nullptr, ranks_, rank_, nullptr, &made) == kRefused, "no listener");
+      check(t.closeListen(nullptr) == kRefused && t.closeColl(nullptr) == kRefused &&
+                t.destroyContext(nullptr) == kRefused && t.deregMrSym(nullptr, nullptr) == kRefused,
+            "nothing to close");
+      check(t.iget(nullptr, 0, 0, window_, 1, 0, window_, 0, &made) == kRefused, "no context");
+      check(t.test(nullptr, nullptr, &done) == kRefused && done == 1, "no request");
+      check(t.queryLastError(nullptr, &error) == kRefused, "nothing that could have failed");
+    });
+    void* made = nullptr;
+    check(table_.create_context(nullptr, &made) == kRefused &&
+              table_.register_memory(nullptr, words_.data(), 8, nccl::abi::kHostMemory, &made) ==
+                  kRefused,
+          "no group");
+  }
+
   // Each rank writes into its own stripe of every other one's memory; the value of the last strong
   // signal says that the round is there.
   void rounds(int count, bool dies) {
@@ -303,6 +325,7 @@ int run(int count, char** words) {
   const Table table(library, std::atoi(words[2]));
   Rank rank(table, *static_cast<Meeting*>(page), std::atoi(words[4]), std::atoi(words[5]));
   rank.connect();
+  rank.call_on_nothing();
   rank.rounds(4, count > 6 && std::string(words[6]) == "dies");
   rank.close();
   std::printf("rank %s: all right\n", words[4]);
