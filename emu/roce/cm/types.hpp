@@ -89,6 +89,7 @@ struct Path {
   std::uint8_t gid_index = 0;
 };
 
+// As long as the longest message's room; `size` says how much is meant.
 struct PrivateData {
   std::array<std::byte, 256> bytes{};
   std::uint8_t size = 0;
@@ -141,6 +142,7 @@ struct Event {
   std::uint32_t group = 0;  // of a multicast_join: the number that it was asked for with
 };
 
+// The reasons of the specification's REJ that are used here.
 // Why a connection is rejected.
 enum class Reason : std::uint16_t {
   timeout = 4,
