@@ -89,7 +89,7 @@ struct Path {
   std::uint8_t gid_index = 0;
 };
 
-// As long as the longest message's room; `size` says how much is meant.
+// As large as the kernel's interface has it; `size` says how much is meant.
 struct PrivateData {
   std::array<std::byte, 256> bytes{};
   std::uint8_t size = 0;

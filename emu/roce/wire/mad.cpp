@@ -145,8 +145,8 @@ struct Room {
   std::size_t offset;
   std::size_t size;
 };
-// A program's data begin there and fill the rest of the 232 bytes, less what the kind reserves.
-// Of the private data; size 0 for an unknown kind.
+// Of the private data; size 0 for an unknown kind. It fills the rest of the 232 bytes behind the
+// header.
 Room room_of(CmKind kind) {
   switch (kind) {
     case CmKind::request:
