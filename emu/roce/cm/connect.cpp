@@ -22,8 +22,7 @@ constexpr std::uint8_t kAboutRequest = 0;
 constexpr std::uint8_t kAboutReply = 1;
 constexpr std::uint8_t kAboutNeither = 2;
 
-// The transaction of what this side begins; answers repeat the one that they answer.
-// Of what this side begins.
+// The transaction of what this side begins; an answer repeats that of the question.
 std::uint64_t transaction_of(std::uint32_t local_id) { return std::uint64_t{1} << 32 | local_id; }
 
 std::uint8_t three_bits(std::uint8_t count) { return std::min(count, kMaxQpRetries); }

@@ -142,8 +142,7 @@ struct Event {
   std::uint32_t group = 0;  // of a multicast_join: the number that it was asked for with
 };
 
-// The reasons of the specification's REJ that are used here.
-// Why a connection is rejected.
+// Why a connection is rejected: those of the specification's reasons that are used here.
 enum class Reason : std::uint16_t {
   timeout = 4,
   unsupported = 5,

@@ -54,8 +54,8 @@ struct AtomicEth {
 };
 static_assert(sizeof(AtomicEth) == 28);
 
-// In acknowledgements and in the first and last packet of a read's response.
-// ACK extended transport header.
+// ACK extended transport header: in acknowledgements, and in the first and last packet of a READ's
+// answer.
 struct Aeth {
   std::uint8_t syndrome;
   big_uint24_buf_t msn;
@@ -84,7 +84,7 @@ inline constexpr std::uint8_t kSyndromeValue = 0x1F;
 inline constexpr std::uint8_t kAckNoCredit = 0x1F;  // a positive one that limits nothing
 inline constexpr std::uint8_t kRnrNak = 0x20;
 inline constexpr std::uint8_t kNak = 0x60;
-// The codes of a negative acknowledgement (specification, 9.7.5.2.8).
+// The codes of a negative acknowledgement.
 inline constexpr std::uint8_t kNakSequence = 0x60;
 inline constexpr std::uint8_t kNakInvalidRequest = 0x61;
 inline constexpr std::uint8_t kNakRemoteAccess = 0x62;

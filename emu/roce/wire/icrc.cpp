@@ -1,7 +1,7 @@
 // Owns the masks of the ICRC, and CRC-32 by eight tables.
 //
 // The ICRC is Ethernet's CRC over eight bytes of ones, the IP, UDP and transport headers with all
-// bytes masked that a router may change, and the payload (specification, 7.8.1, and annex 17).
+// bytes masked that a router may change, and the payload (annex 17 of the specification).
 #include "emu/roce/wire/icrc.hpp"
 
 #include <algorithm>
