@@ -6,8 +6,8 @@
 // in the table until the engine holds no work of theirs, and their numbers rest for a while, so
 // that late messages find no new owner.
 //
-// The order of closing matters everywhere: first the keys go, so that no partner's write finds the
-// memory, then lent memory is revoked, then the call returns. After that NCCL may unmap the memory.
+// Before a close or a deregistration returns, the keys of the memory are gone, so that no write of
+// the partner finds it, and what was lent to the engine is revoked: NCCL may unmap it at once.
 #include "integration/nccl/core/core.hpp"
 
 #include <algorithm>
