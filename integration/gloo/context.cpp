@@ -1,4 +1,4 @@
-// Owns the pairs of a group.
+// Owns the pairs of a group: Gloo creates one for each other rank, and none for its own.
 #include "integration/gloo/transport.hpp"
 
 namespace weft::gloo {
@@ -14,6 +14,7 @@ std::unique_ptr<::gloo::transport::UnboundBuffer> Context::createUnboundBuffer(v
   return std::make_unique<UnboundBuffer>(shared_from_this(), data, length);
 }
 
+// The place of the own rank, and of a rank that Gloo has not connected, is empty.
 Pair& Context::pair(int other) {
   const auto index = static_cast<std::size_t>(other);
   if (other < 0 || index >= pairs_.size() || pairs_[index] == nullptr) {

@@ -13,7 +13,8 @@
 namespace weft::gloo {
 namespace {
 
-// Never destroyed: a fork may come at any time.
+// The devices of this process, for the handlers of fork(). Never destroyed: a fork may come at any
+// time.
 struct Living {
   std::mutex mutex;
   std::vector<GlooDevice*> devices;
@@ -27,6 +28,8 @@ Living& living() {
 
 }  // namespace
 
+// Two locks: bringing a NIC up takes long and registers the device itself, so it runs under
+// `creation` only, which lets no two threads bring up the same NIC.
 std::shared_ptr<::gloo::transport::Device> create_device() {
   Living& all = living();
   const std::scoped_lock turn(all.creation);
@@ -51,6 +54,7 @@ std::shared_ptr<::gloo::transport::Device> create_device() {
   return made;
 }
 
+// Registers the handlers for fork() with the first device of the process.
 GlooDevice::GlooDevice(std::unique_ptr<nccl::Nic> nic, nccl::DeviceDescription told)
     : nic_(std::move(nic)), told_(std::move(told)) {
   Living& all = living();
@@ -68,6 +72,7 @@ GlooDevice::~GlooDevice() {
     std::erase(all.devices, this);
   }
   if (forked_) {
+    // Destroying it would join that thread, which does not exist in this process.
     (void)nic_.release();  // its thread is the parent's
     return;
   }
@@ -84,7 +89,8 @@ void GlooDevice::after_fork() {
   living().creation.unlock();
 }
 
-// In the child nothing of the parent's devices may be touched: rings have one consumer.
+// In the child nothing of the parent's devices may be touched: their rings are shared memory with a
+// single consumer. The locks were taken for the child, too, so it has to give them back.
 void GlooDevice::in_child() {
   after_fork();
   for (GlooDevice* const one : living().devices) {

@@ -15,6 +15,8 @@ namespace weft::gloo {
 // Throws ::gloo::IoException if there is none.
 [[nodiscard]] std::shared_ptr<::gloo::transport::Device> create_device();
 
+// One NIC, shared by all contexts; it lives until the last of them is gone, because each holds a
+// reference. Any thread may use it: nic() locks.
 class GlooDevice final : public ::gloo::transport::Device,
                          public std::enable_shared_from_this<GlooDevice> {
  public:

@@ -1,4 +1,7 @@
 // Owns the two connections of a pair, and the messages on them.
+//
+// Gloo has no thread here that makes progress: whoever waits (UnboundBuffer::wait()) advances all
+// pairs of the group, and the NIC's background thread moves packets in between.
 #include <cstring>
 #include <utility>
 
@@ -19,6 +22,7 @@ std::vector<char> PairAddress::bytes() const {
   return bytes;
 }
 
+// Listens at once: Gloo collects the addresses of all pairs before any of them connects.
 Pair::Pair(Context& context, int rank) : context_(context), rank_(rank) {
   nccl::ListenHandle handle;
   listener_ = context.nic().with([&](Core& core) { return core.listen(handle); });
@@ -26,6 +30,8 @@ Pair::Pair(Context& context, int rank) : context_(context), rank_(rank) {
   address_ = std::make_unique<PairAddress>(handle);
 }
 
+// Both ranks run this at the same time, so each has to ask and to accept in turns; waiting for
+// either alone would be a deadlock.
 void Pair::connect(const std::vector<char>& bytes) {
   if (bytes.size() != sizeof asked_) {
     GLOO_THROW_INVALID_OPERATION_EXCEPTION("weft: an address of ", bytes.size(), " bytes");
@@ -67,6 +73,8 @@ void Pair::close() {
   }
 }
 
+// Every message ends here, because somebody may be waiting for it. Messages and leases outlive the
+// pair in the buffers' hands and must not lead back to it.
 void Pair::shut(Core& core) {
   for (const auto& one : messages_) {
     one->end = one->end.value_or(Outcome::remote_error);
@@ -91,6 +99,7 @@ void Pair::shut(Core& core) {
   }
 }
 
+// Buffers bound to a pair and a slot: an older interface, whose memory would stay registered.
 std::unique_ptr<::gloo::transport::Buffer> Pair::createSendBuffer(int, void*, std::size_t) {
   GLOO_THROW_INVALID_OPERATION_EXCEPTION("weft: only unbound buffers can be sent");
 }
@@ -115,7 +124,7 @@ void Pair::begin(Core& core, const std::shared_ptr<PairMessage>& message) {
   advance(core);
 }
 
-// False: there is no room for it at present.
+// False: there is no room for it at present, so those behind it must wait, too.
 bool Pair::post(Core& core, PairMessage& message) {
   if (sender_ == nullptr || receiver_ == nullptr) {
     finish(message, Outcome::remote_error);
@@ -134,6 +143,7 @@ bool Pair::post(Core& core, PairMessage& message) {
   return message.request != nullptr;
 }
 
+// The request goes back to its pool: nobody calls the plugin's test() for it here.
 void Pair::finish(PairMessage& message, Outcome end) {
   if (message.request != nullptr) {
     message.request->state.store(Request::State::free, std::memory_order_relaxed);
@@ -142,7 +152,8 @@ void Pair::finish(PairMessage& message, Outcome end) {
   message.end = end;
 }
 
-// Messages of one direction are posted in their order.
+// Messages of one direction are posted in their order, since NCCL's core matches them in that
+// order. The two directions do not hold each other up.
 void Pair::advance(Core& core) {
   bool room[2] = {true, true};
   for (auto next = messages_.begin(); next != messages_.end();) {
@@ -181,6 +192,7 @@ std::shared_ptr<Lease> Pair::lease(Core& core, std::byte* data, std::size_t size
   return leases_.back();
 }
 
+// The buffer goes, whatever is under way.
 void Pair::end(Core& core, Lease& lease) {
   advance(core);
   bool broken = false;

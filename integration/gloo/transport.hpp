@@ -2,7 +2,8 @@
 //
 // A pair is two connections of the NCCL plugin's core, one each way: a receive announces its
 // buffer, a send is written straight into it when it is announced. A slot of Gloo is the tag of a
-// message, and messages of one slot keep their order. All state belongs to the NIC's lock.
+// message, and messages of one slot keep their order. All state belongs to the NIC's lock, except
+// the flags of abortWait...(), which another thread sets while a wait is running.
 #pragma once
 
 #include <gloo/common/error.h>
@@ -55,6 +56,7 @@ struct PairMessage {
          limit;
 }
 
+// What ranks exchange before they connect: the handle of the core's listener, as bytes.
 class PairAddress final : public ::gloo::transport::Address {
  public:
   explicit PairAddress(const nccl::ListenHandle& handle) : handle_(handle) {}
@@ -65,6 +67,7 @@ class PairAddress final : public ::gloo::transport::Address {
   nccl::ListenHandle handle_;
 };
 
+// The connections to one other rank. Owned by its Context, so `context_` stays valid.
 class Pair final : public ::gloo::transport::Pair {
  public:
   Pair(Context& context, int rank);
@@ -110,6 +113,9 @@ class Pair final : public ::gloo::transport::Pair {
   std::vector<std::shared_ptr<Lease>> leases_;
 };
 
+// Memory of the caller, with the messages that move it. It may be destroyed with messages under
+// way, after an exception, say: the pairs concerned are shut then, since the memory is the
+// caller's.
 class UnboundBuffer final : public ::gloo::transport::UnboundBuffer {
  public:
   UnboundBuffer(std::shared_ptr<Context> context, void* data, std::size_t size);
@@ -131,6 +137,7 @@ class UnboundBuffer final : public ::gloo::transport::UnboundBuffer {
             std::size_t size) override;
 
  private:
+  // Messages of one direction, until wait() has reported each: oldest first, all ranks together.
   struct Side {
     std::deque<std::shared_ptr<PairMessage>> messages;
     std::vector<std::shared_ptr<Lease>> leases;  // one for each rank
@@ -146,6 +153,7 @@ class UnboundBuffer final : public ::gloo::transport::UnboundBuffer {
   Side receives_;
 };
 
+// A group of ranks. Buffers hold it, it holds the device.
 class Context final : public ::gloo::transport::Context,
                       public std::enable_shared_from_this<Context> {
  public:

@@ -12,7 +12,8 @@ using nccl::Outcome;
 
 namespace {
 
-// Answers of a peer that runs take some microseconds. After that the CPU may be needed by it.
+// How long a wait spins before it yields. A running peer answers within some microseconds; after
+// that it may need this CPU in order to answer.
 constexpr Duration kYieldAfter = std::chrono::microseconds{20};
 constexpr Duration kSleepAfter = std::chrono::microseconds{500};
 // The thread that completes a message does not wake us; a packet does.
@@ -72,6 +73,8 @@ void UnboundBuffer::recv(std::vector<int> ranks, std::uint64_t slot, std::size_t
   begin(false, ranks.front(), slot, offset, bytes);
 }
 
+// Checks the range, then registers and posts under one lock, so that an end of the pair is seen
+// either before or by the message itself.
 void UnboundBuffer::begin(bool sends, int rank, std::uint64_t slot, std::size_t offset,
                           std::size_t bytes) {
   // Gloo's rings send pieces without bytes, from behind the buffer's end.
@@ -135,6 +138,8 @@ const Lease* UnboundBuffer::lease_at(Core& core, Pair& pair, Side& side, bool se
   return side.leases.back().get();
 }
 
+// The loop polls the device itself, since there is no thread of Gloo's that would. A message that
+// failed ends the wait with an exception, as Gloo's own transports do.
 bool UnboundBuffer::wait(Side& side, int* rank, std::chrono::milliseconds timeout) {
   if (timeout == ::gloo::transport::kUnsetTimeout) {
     timeout = context_->getTimeout();

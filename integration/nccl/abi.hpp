@@ -1,8 +1,11 @@
 // Owns our own declarations of NCCL's network plugin interface, versions 6 to 12: layouts, numbers,
 // signatures.
-//
-// Names of members are NCCL's, because its documentation speaks of them. Each layout is checked
+// Members have NCCL's own names, because its documentation speaks of them. Each layout is checked
 // against the sizes and offsets that NCCL's own compiler gives it. A later version repeats an
+// earlier one's members and adds to them, not always at the end, so each has a struct of its own.
+//
+// None of this may be changed to suit our code: NCCL is a binary that was compiled against these
+// layouts, and it calls through a table without any check besides the version in the symbol's name.
 // earlier one's members and adds to them, not always at the end, so each has a struct of its own.
 #pragma once
 
@@ -17,9 +20,12 @@ inline constexpr int kHostMemory = 1;             // a type of memory, and a bit
 inline constexpr int kHostDevice = 0;             // netDeviceType
 inline constexpr int kUndefined = -1;             // of rails, planes and attributes
 
-// A request that holds this when irecv() is called: its completion may be told early.
+// An irecv() that finds this value in `*request` allows the plugin to report the receive as
+// finished before the data is there (version 9 and later). NCCL sets it for the LL protocols.
 inline void* const kOptionalCompletion = reinterpret_cast<void*>(std::uintptr_t{1});
 
+// Gaps in the numbers are results that only NCCL itself gives (1: CUDA, 7: in progress). Any result
+// but success ends the communicator: NCCL does not try again.
 enum Result : int {
   kSuccess = 0,
   kSystemError = 2,
@@ -33,14 +39,18 @@ enum LogLevel : int { kWarn = 2, kInfo = 3 };
 inline constexpr unsigned long kLogInit = 0x01;
 inline constexpr unsigned long kLogNet = 0x10;
 
+// NCCL formats the text itself, printf() style, and filters by level and by subsystem (`flags`).
 using Logger = void (*)(int level, unsigned long flags, const char* file, int line,
                         const char* format, ...);
+// Reports events to NCCL's profiler; may be null where a test program loads the plugin.
 using Profiler = Result (*)(void** event, int type, void* parent, std::int64_t plugin, void* data);
 
+// What the application asks of a communicator; kUndefined where it asks nothing.
 struct CommConfig {
   int trafficClass;
 };
 
+// For plugins with code on the GPU. A plugin on the host leaves the pointer to it null.
 struct DeviceHandle {
   int type;
   int version;
@@ -50,12 +60,15 @@ struct DeviceHandle {
 };
 static_assert(sizeof(DeviceHandle) == 32);
 
+// How NCCL expects to use the network from now on, told by setNetAttr(): a hint, which may be
+// ignored.
 struct FlowAttributes {
   std::int32_t maxConcurrentPeers;
   std::int32_t minConcurrentPeers;
   std::int32_t maxFlowsPerPeer;
   std::int32_t minFlowsPerPeer;
 };
+// `operations`, `algorithms` and `protocols` are masks of NCCL's own enumerations.
 struct NetAttributes {
   FlowAttributes send;
   FlowAttributes receive;
@@ -65,6 +78,7 @@ struct NetAttributes {
 };
 static_assert(sizeof(NetAttributes) == 44);
 
+// Physical devices that NCCL has joined into one (makeVDevice()); a plain device lists only itself.
 template <int kDevices>
 struct VirtualDevice {
   int ndevs;
@@ -73,6 +87,9 @@ struct VirtualDevice {
 
 // --- Properties of a device
 
+// `name` and `pciPath` point into the plugin and must stay valid until it is unloaded: NCCL keeps
+// the pointers. NCCL looks devices up by name, so names differ; equal pairs of `guid` and `port`
+// mean one physical port, whose bandwidth is shared.
 struct PropertiesV6 {
   char* name;
   char* pciPath;
@@ -89,6 +106,7 @@ static_assert(sizeof(PropertiesV6) == 48 && offsetof(PropertiesV6, ptrSupport) =
               offsetof(PropertiesV6, latency) == 36 && offsetof(PropertiesV6, maxComms) == 40 &&
               offsetof(PropertiesV6, maxRecvs) == 44);
 
+// Version 7 brings devices with code on the GPU.
 struct PropertiesV7 {
   char* name;
   char* pciPath;
@@ -107,6 +125,7 @@ static_assert(sizeof(PropertiesV7) == 56 && offsetof(PropertiesV7, speed) == 28 
               offsetof(PropertiesV7, netDeviceType) == 48 &&
               offsetof(PropertiesV7, netDeviceVersion) == 52);
 
+// `regIsGlobal`: a registration is good for all connections of the device, so NCCL may keep it.
 struct PropertiesV8 {
   char* name;
   char* pciPath;
@@ -128,6 +147,9 @@ static_assert(sizeof(PropertiesV8) == 64 && offsetof(PropertiesV8, regIsGlobal) 
               offsetof(PropertiesV8, netDeviceType) == 52 &&
               offsetof(PropertiesV8, netDeviceVersion) == 56);
 
+// `forceFlush`: NCCL has to flush after a receive into GPU memory. `maxP2pBytes` and `maxCollBytes`
+// limit one message, in bytes; NCCL refuses a device that says 0. Version 10 has the same
+// properties.
 struct PropertiesV9 {
   char* name;
   char* pciPath;
@@ -155,6 +177,7 @@ static_assert(sizeof(PropertiesV9) == 104 && offsetof(PropertiesV9, forceFlush) 
               offsetof(PropertiesV9, vProps) == 64 && offsetof(PropertiesV9, maxP2pBytes) == 88 &&
               offsetof(PropertiesV9, maxCollBytes) == 96);
 
+// `maxMultiRequestSize`: how many requests NCCL may join into one call; 1 where it may not.
 struct PropertiesV11 {
   char* name;
   char* pciPath;
@@ -178,6 +201,8 @@ static_assert(sizeof(PropertiesV11) == 112 && offsetof(PropertiesV11, vProps) ==
               offsetof(PropertiesV11, maxP2pBytes) == 88 &&
               offsetof(PropertiesV11, maxMultiRequestSize) == 104);
 
+// `railId` and `planeId` place the device in a network of parallel rails and planes; kUndefined
+// where the plugin does not know.
 struct PropertiesV12 {
   char* name;
   char* pciPath;
@@ -207,6 +232,11 @@ static_assert(sizeof(PropertiesV12) == 128 && offsetof(PropertiesV12, vProps) ==
 
 // --- Tables of functions
 
+// In the order in which NCCL calls them: init, devices and getProperties once per process; then for
+// each connection listen() at the receiver, whose handle NCCL carries to the sender, connect() and
+// accept() again and again until both have a connection, and closeListen(). After that isend(),
+// irecv() and test() come from NCCL's progress thread and must not block; a null request means "no
+// room, ask again". Connections are closed with requests still outstanding if NCCL gives up.
 struct TableV6 {
   using Properties = PropertiesV6;
   using Size = int;
@@ -230,7 +260,8 @@ struct TableV6 {
 };
 static_assert(sizeof(TableV6) == 136);
 
-// Versions 7 and 8.
+// Versions 7 and 8: connect() and accept() also give a handle for code on the GPU, which may be
+// null, as may the pointer to it. Version 8 registers sizes beyond 2 GiB.
 template <class P, class RegisteredSize>
 struct TableV7To8 {
   using Properties = P;
@@ -259,6 +290,7 @@ using TableV7 = TableV7To8<PropertiesV7, int>;
 using TableV8 = TableV7To8<PropertiesV8, std::size_t>;
 static_assert(sizeof(TableV7) == 152 && sizeof(TableV8) == 152);
 
+// Messages have sizes beyond 2 GiB, and devices can be joined (makeVDevice()).
 struct TableV9 {
   using Properties = PropertiesV9;
   using Size = std::size_t;
@@ -285,6 +317,8 @@ struct TableV9 {
 };
 static_assert(sizeof(TableV9) == 160);
 
+// init() brings the profiler, isend() and irecv() a cookie for it; connect() the communicator's
+// wishes.
 struct TableV10 {
   using Properties = PropertiesV9;
   using Size = std::size_t;
@@ -311,7 +345,8 @@ struct TableV10 {
 };
 static_assert(sizeof(TableV10) == 160);
 
-// Versions 11 and 12.
+// Versions 11 and 12: init() and finalize() come once per communicator, and what init() leaves in
+// its first argument is handed to listen() and connect(). The tables differ only in their structs.
 template <class P, int kDevices>
 struct TableV11To12 {
   using Properties = P;

@@ -2,8 +2,9 @@
 //
 // NCCL loads the library and asks for ncclNetPlugin_vN, from the newest N that it knows downwards.
 // The versions differ in the types of sizes, in what properties hold, and in arguments that were
-// added. plugin.hpp has each function once, with the widest types; here are the adapters, and the
-// tables are put together when this file is compiled.
+// added. plugin.hpp has each function once, with the widest types. The adapters are here: `name_vN`
+// fits version N and the later ones until the next one of that name, or plugin.hpp's own function.
+// The tables are constants, because NCCL reads them as data, before it has called anything.
 #include <algorithm>
 #include <type_traits>
 
@@ -16,7 +17,7 @@ namespace {
 using abi::DeviceHandle;
 using abi::Result;
 
-// --- Calls that are the same in all versions, or differ in what they leave out.
+// --- Adapters that only drop or supply arguments.
 Result init_v6(abi::Logger logger) { return plugin::init(logger); }
 Result init_v10(abi::Logger logger, abi::Profiler) { return plugin::init(logger); }
 Result init_v11(void** context, std::uint64_t, abi::CommConfig*, abi::Logger logger,
@@ -51,11 +52,13 @@ Result accept_v7(void* listener, void** connection, DeviceHandle** device) {
   leave_host(device);
   return plugin::accept(listener, connection);
 }
+// A negative size of the old interfaces would become a huge one: refuse it here, once.
 Result register_int(void* connection, void* data, int size, int type, void** region) {
   return size < 0 ? abi::kInvalidArgument
                   : plugin::register_memory(connection, data, static_cast<std::size_t>(size), type,
                                             region);
 }
+// The same check for the sizes of messages.
 Result send_v6(void* connection, void* data, int size, int tag, void* region, void** request) {
   return size < 0
              ? abi::kInvalidArgument
@@ -66,7 +69,9 @@ Result send_v10(void* connection, void* data, std::size_t size, int tag, void* r
   return plugin::send(connection, data, size, tag, region, request);
 }
 
-// Before version 9 NCCL asks for no early completion: what a request holds means nothing.
+// Before version 9 NCCL asks for no early completion, and `*request` holds whatever was there:
+// clear it, or plugin::receive() might read the leftover as kOptionalCompletion. A count beyond
+// kMaxGroup is refused by plugin::receive(); until then only as many sizes are read as fit.
 Result receive_v6(void* connection, int count, void** data, int* sizes, int* tags, void** regions,
                   void** request) {
   *request = nullptr;
@@ -89,7 +94,9 @@ Result receive_v10(void* connection, int count, void** data, std::size_t* sizes,
 }
 Result flush(void*, int, void**, int*, void**, void** request) { return plugin::flush(request); }
 
-// What every table has, by the types of its members.
+// The members that are the same in all versions, apart from the type of a registered size.
+// regMrDmaBuf, getDeviceMr, irecvConsumed and makeVDevice stay null: NCCL takes that as "not
+// offered".
 template <class Table>
 constexpr Table common() {
   Table table{};
@@ -174,6 +181,7 @@ constexpr Table make_v11() {
 }  // namespace
 }  // namespace weft::nccl
 
+// Data symbols with C names; the rest of the library is hidden (exports.map).
 #define WEFT_EXPORT extern "C" __attribute__((visibility("default"))) constinit const
 
 WEFT_EXPORT weft::nccl::abi::TableV6 ncclNetPlugin_v6 = weft::nccl::make_v6();

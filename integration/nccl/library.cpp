@@ -1,4 +1,9 @@
-// Owns the plugin's one life in a process: its devices, and who uses them.
+// Owns the plugin's single instance in a process: its devices, how many communicators use them, and
+// what a fork does to them.
+//
+// NCCL may open and close the library several times (for its tuner, its profiler and so on), and
+// calls init() per communicator or per process, by version. So everything hangs off one object that
+// is never destroyed, and devices are counted.
 #include "integration/nccl/library.hpp"
 
 #include <pthread.h>
@@ -11,12 +16,15 @@
 namespace weft::nccl::plugin {
 namespace {
 
-// How long finalize() waits at most for what was sent to be acknowledged.
+// How long finalize() waits at most for acknowledgements. Long enough for retransmissions on a
+// lossy network, short enough not to hold up a process whose partners are gone.
 constexpr Duration kDrain = std::chrono::milliseconds{200};
 
 struct Library {
+  // Guards the lifetime of devices. Calls for connections do not take it: they hold a Nic already.
   std::mutex mutex;  // of the life of devices; calls for connections do not take it
   abi::Logger logger = nullptr;
+  // Calls of init() without their finalize(). Versions below 11 have no finalize() at all.
   int users = 0;
   Settings settings;
   // By pointer, since NCCL keeps pointers to names.
@@ -31,13 +39,15 @@ struct Library {
   }
 };
 
-// Never destroyed: threads of the process may call until it ends.
+// Never destroyed: threads of NCCL may still call while the process runs its exit handlers.
 Library& library() {
   static auto* const the_one = new Library;
   return *the_one;
 }
 
-// In the child nothing of the parent's devices may be touched: rings have one consumer.
+// Runs in the child. Nothing of the parent's devices may be touched there: their rings are shared
+// memory with a single consumer, and their threads exist only in the parent. The mutex is not
+// taken, because a thread of the parent may have held it at the moment of the fork.
 void after_fork() {
   for (const auto& nic : library().nics) {
     if (nic) {
@@ -47,9 +57,11 @@ void after_fork() {
   }
 }
 
-// Finds the devices, once in a process's life.
+// Finds the devices. Called under the mutex until it has found some; after that the list never
+// changes, so pointers to descriptions stay valid.
 void prepare(Library& all) {
-  // Without GPUDirect the low-latency protocols only add copies; NCCL reads this later.
+  // NCCL reads this variable later. Without GPUDirect its low-latency protocols only add copies. A
+  // value that the user has set is kept.
   ::setenv("NCCL_PROTO", "Simple", 0);
   static const int once = ::pthread_atfork(nullptr, nullptr, after_fork);
   (void)once;
@@ -89,7 +101,8 @@ abi::Result result_of(Outcome outcome) {
   return abi::kInternalError;
 }
 
-// Devices come up when they are first used, not when they are listed.
+// A device comes up at its first use and not when it is listed: a process that NCCL gives another
+// NIC must not occupy an attachment of weftd or a thread.
 Nic* nic_of(int index) {
   Library& all = library();
   const std::scoped_lock lock(all.mutex);
@@ -121,7 +134,9 @@ abi::Result init(abi::Logger logger) {
   });
 }
 
-// The last communicator has gone: what was sent must arrive, for the process may end now.
+// Of the last communicator: what was sent must arrive, since the process may end now. The Nic goes
+// too, so that the background thread ends before the library can be unloaded; a later communicator
+// starts a new one.
 abi::Result finalize() {
   return guarded([] {
     Library& all = library();

@@ -1,4 +1,5 @@
-// Owns what all calls of NCCL share: the devices, and what becomes of a call.
+// Owns what all calls of NCCL share: finding their device, and turning outcomes and exceptions into
+// NCCL's results.
 #pragma once
 
 #include <string>
@@ -7,16 +8,17 @@
 
 namespace weft::nccl::plugin {
 
-// Devices come up when they are first used, not when they are listed. nullptr: it is not there.
+// Starts the device at its first use. nullptr: there is no such device, or it cannot be started;
+// the reason is in NCCL's log. The Nic lives until the last finalize().
 [[nodiscard]] Nic* nic_of(int index);
 // This process is the child of one that had a device up.
 [[nodiscard]] bool forked();
-// Into NCCL's log.
+// Writes to NCCL's log. The caller must not hold a Nic's lock: NCCL's logger is foreign code.
 void warn(const std::string& text);
 [[nodiscard]] abi::Result result_of(Outcome outcome);
 
-// NCCL calls through C function pointers, so no exception may leave. In a forked child every call
-// fails once a device was up in the parent.
+// Wraps every function that NCCL calls: through a C function pointer no exception may leave. In a
+// child forked while a device was up, every call fails instead of using the parent's rings.
 template <class F>
 abi::Result guarded(F&& f) {
   try {

@@ -1,6 +1,6 @@
 // Owns attaching a device of the plugin to its network.
 //
-// A device is found in one of three ways (find_place()): a weftd that the environment names, an
+// There are three ways to find a carrier (find_place()): a weftd that the environment names, an
 // address for UDP that the environment names, or, without either, a free loopback address. On top
 // of the carrier stand the engine and the plugin's Core, driven by a Host, whose background thread
 // makes progress while NCCL's threads do not call.
@@ -32,11 +32,12 @@ namespace {
 
 using UdpIo = srd::UdpIo<srd::wire::SrdCodec>;
 
+// UDP source ports that the engine may use as paths, so that ECMP in a real network spreads them.
 constexpr std::uint16_t kUdpPaths = 16;
 constexpr std::size_t kLoopbackMtu = 8192 + sizeof(srd::wire::DataHeader);
 constexpr std::size_t kEthernetMtu = 1408;  // with all headers below 1500
 constexpr int kDefaultSpeed = 100'000;      // Mb/s, where it is not known
-// LL128 looks at lines of this size: a packet holds whole ones.
+// LL128 looks at lines of this many bytes: a packet holds whole ones, so none is ever half there.
 constexpr std::uint32_t kLine = 128;
 
 std::string variable(const char* name) {
@@ -45,7 +46,7 @@ std::string variable(const char* name) {
 }
 
 // Nonces, secrets and Q_Keys are drawn from this: guessing one must be hard for other users of the
-// machine. The clock is for kernels without the system call.
+// machine. The clock and the process number are only for kernels without getrandom().
 std::uint64_t random_word() {
   std::uint64_t word = 0;
   if (::getrandom(&word, sizeof word, 0) != sizeof word) {
@@ -55,6 +56,8 @@ std::uint64_t random_word() {
   return word;
 }
 
+// A NIC's place in its network. weftd assigns it; with UDP it follows from the address and the
+// clock.
 struct Place {
   srd::Address address;
   srd::AttachmentId attachment;
@@ -79,7 +82,9 @@ bool is_loopback(const srd::Address& address) {
   return address.is_v4() && address.v4_bytes()[0] == std::byte{127};
 }
 
-// A later process has a later life: the unit is 16.8 ms, and the number comes round after years.
+// A later process at the same address needs a later life, or its peers would take its packets for
+// late ones of the former process. The unit is 2^24 ns (16.8 ms); the number wraps after years.
+// Never 0.
 srd::Life life_of_now() {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
@@ -99,7 +104,8 @@ Result<Place> open_udp(const Settings& settings, const srd::Address& address) {
   return Place{address, srd::AttachmentId{1}, life_of_now(), srd::Qpn{257}, std::move(*io)};
 }
 
-// No address was configured: a free one of the loopback network.
+// Without any configuration. Ranks on one machine find each other all the same, because NCCL
+// carries the address in the handle.
 Result<Place> open_any_loopback(const Settings& settings) {
   // Another process may have that address; one of about eight million is free at the first try.
   constexpr int kTries = 16;
@@ -132,6 +138,8 @@ srd::EngineConfig tune(const Settings& settings, const srd::IoCapabilities& carr
                        const Place& place) {
   srd::EngineConfig config = srd::process_config(carrier, place.attachment, place.life);
   config.peer_timeout = settings.timeout;
+  // A rest of a line goes. A payload shorter than one line stays as it is: LL128 is not possible
+  // there.
   config.mtu_payload -= config.mtu_payload > kLine ? config.mtu_payload % kLine : 0;
   if (!settings.path_selector.empty()) {
     config.path_selector = settings.path_selector;
@@ -150,6 +158,8 @@ std::vector<std::string> words_of(const std::string& text) {
 
 }  // namespace
 
+// Addresses beat the socket: `weft run` sets WEFT_SOCKET for all programs, so somebody who also
+// names an address means it. Numbers that cannot be read count as not set.
 Settings settings_from_environment() {
   Settings settings;
   settings.socket = variable("WEFT_SOCKET");
@@ -185,7 +195,9 @@ Result<std::vector<DeviceDescription>> find_devices(const Settings& settings) {
   std::vector<DeviceDescription> devices(count);
   for (std::size_t i = 0; i < count; ++i) {
     devices[i].name = "weft" + std::to_string(i);
-    // It follows from the address, so that all processes on one NIC give it the same number.
+    // Derived from the address where that is known, so that all processes on one NIC give it the
+    // same number: NCCL takes equal numbers for one physical port and lets its users share the
+    // bandwidth.
     devices[i].guid = random_word() | 1U;
     devices[i].speed = kDefaultSpeed;
     if (i < names.size()) {
@@ -241,6 +253,8 @@ void Nic::drain(Duration limit) {
   }
 }
 
+// Appends one line of JSON; several processes may name the same file. look() takes no action on the
+// device: the numbers are those of the moment.
 Result<void> Nic::write_report(const std::string& path, const std::string& device) {
   std::ostringstream text;
   host_->look([&](NetMachine& machine) {

@@ -30,10 +30,14 @@ struct DeviceDescription {
   float latency = 0;  // us
 };
 
+// Any thread may call; each call takes the Host's lock. The machine belongs to that lock, whoever
+// runs it: NCCL's threads through with() and poll(), or the background thread. Pointers to
+// connections and requests stay valid between calls, their contents (except Request::state) do not.
 class Nic {
  public:
   using Host = srd::Host<NetMachine>;
 
+  // `index`: of find_devices() with the same settings.
   [[nodiscard]] static Result<std::unique_ptr<Nic>> start(const Settings& settings,
                                                           std::size_t index);
   ~Nic();
@@ -55,7 +59,8 @@ class Nic {
   void sleep(Duration limit) { host_->sleep(srd::monotonic_now() + limit); }
   // Polls until what was sent has been acknowledged, for `limit` at the most.
   void drain(Duration limit);
-  // In the child of a fork: nothing of this may be touched any more.
+  // Called in the child of a fork: nothing of this Nic may be touched afterwards, not even
+  // destroyed.
   void abandon() { host_->abandon(); }
   [[nodiscard]] Result<void> write_report(const std::string& path, const std::string& device);
 

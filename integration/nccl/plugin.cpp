@@ -1,9 +1,9 @@
 // Owns the calls of NCCL's threads for connections.
 //
 // NCCL calls from several threads, for different connections at the same time. Each call takes the
-// lock of its device for a moment (Nic::with()). What is returned to NCCL as a pointer (a listener,
-// a connection, a request) is an object of ours; a connection's object is the same at both ends,
-// because deregMr() gets either.
+// lock of its device for a moment (Nic::with()). What NCCL gets as a pointer (a listener, a
+// connection, a request) is an object of ours. NCCL returns each listener and each connection
+// exactly once, to the close function that deletes it.
 #include "integration/nccl/plugin.hpp"
 
 #include <array>
@@ -15,7 +15,8 @@
 namespace weft::nccl::plugin {
 namespace {
 
-// What NCCL holds. The same kind of object stands for both ends: deregMr() gets either.
+// A connection, as NCCL holds it. One type for both directions, because deregMr() gets either and
+// does not say which; exactly one of `sends` and `receives` is set.
 struct End {
   Nic* nic = nullptr;
   SendComm* sends = nullptr;
@@ -46,6 +47,7 @@ abi::Result connect(int index, void* handle, void** connection) {
   return guarded([&] {
     *connection = nullptr;
     Nic* const nic = nic_of(index);
+    // Null tells NCCL to call again.
     if (nic == nullptr) {
       return abi::kSystemError;
     }
@@ -83,6 +85,7 @@ abi::Result register_memory(void* connection, void* data, std::size_t size, int 
                             void** region) {
   return guarded([&] {
     *region = nullptr;
+    // GPU memory would need GPUDirect, which a NIC without hardware cannot offer.
     if (type != abi::kHostMemory) {
       warn("only host memory can be registered");
       return abi::kInvalidUsage;
@@ -131,8 +134,9 @@ abi::Result send(void* connection, void* data, std::size_t size, int tag, void* 
 abi::Result receive(void* connection, int count, void* const* data, const std::size_t* sizes,
                     const int* tags, void* const* regions, void** request) {
   return guarded([&] {
-    // A special value in `*request` marks a receive of the LL protocols, which find their data by
-    // flags in the data itself: it may be reported as finished before the data is there.
+    // NCCL marks receives of its LL protocols with a special value in `*request`. Those find their
+    // data by flags in the data itself, so they may be reported as finished before it is there.
+    // Only for single buffers: a group's sizes would be missing.
     const bool early = count == 1 && *request == abi::kOptionalCompletion;
     *request = nullptr;
     if (count < 1 || count > static_cast<int>(kMaxGroup)) {
@@ -154,7 +158,8 @@ abi::Result receive(void* connection, int count, void* const* data, const std::s
   });
 }
 
-// Host memory is visible as soon as a receive has ended.
+// NCCL flushes only after receives into GPU memory. Host memory is visible as soon as a receive has
+// ended, so there is nothing to do, and a null request says so.
 abi::Result flush(void** request) {
   *request = nullptr;
   return abi::kSuccess;
@@ -165,7 +170,7 @@ abi::Result test(void* request, int* done, int* sizes) {
     Request& one = *static_cast<Request*>(request);
     *done = 0;
     // The background thread may complete a request at any time, so the state is read with acquire
-    // before the result is read; the store of `free` at the end gives the request back to the Core.
+    // before the result is read; the store of `free` at the end gives the request back to its pool.
     auto state = one.state.load(std::memory_order_acquire);
     if (state == Request::State::pending) {
       static_cast<Nic*>(one.owner)->poll();

@@ -1,4 +1,5 @@
-// Owns what NCCL is told of a device, for the tables of all versions.
+// Owns what NCCL is told of a device, for the tables of all versions: `requires` finds which
+// members a version's struct has.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@ namespace weft::nccl {
 
 inline constexpr const char* kPluginName = "weft";
 
+// Members not named here stay 0: no PCI path, memory registered per connection, no forced flush.
 template <class P>
 abi::Result properties(int index, P* out) {
   const DeviceDescription* const device = plugin::device(index);
@@ -23,6 +25,7 @@ abi::Result properties(int index, P* out) {
   out->speed = device->speed;
   out->port = 1;
   out->latency = device->latency;
+  // Numbers of connections have 16 bits (Core::kMaxConnections).
   out->maxComms = 65536;
   out->maxRecvs = static_cast<int>(kMaxGroup);
   if constexpr (requires { out->netDeviceType; }) {
@@ -35,6 +38,7 @@ abi::Result properties(int index, P* out) {
     out->maxCollBytes = srd::kMaxTransfer;
   }
   if constexpr (requires { out->maxMultiRequestSize; }) {
+    // NCCL may not join requests.
     out->maxMultiRequestSize = 1;
   }
   if constexpr (requires { out->railId; }) {

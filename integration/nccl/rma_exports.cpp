@@ -1,4 +1,7 @@
 // Owns the tables for remote memory access that NCCL 2.30 looks for: ncclRmaPlugin_v13 and v14.
+//
+// As in exports.cpp, rma_plugin.hpp has each function once and the adapters are here. Groups carry
+// all state, so contexts of init() are not looked at.
 #include "integration/nccl/properties.hpp"
 #include "integration/nccl/rma_plugin.hpp"
 
@@ -14,6 +17,7 @@ Result init(void** context, std::uint64_t, abi::Logger logger) {
 }
 Result finalize(void*) { return plugin::finalize(); }
 
+// The type of device that makes NCCL's proxy thread call these functions on behalf of the GPU.
 Result proxy_properties(int index, abi::PropertiesV12* out) {
   const Result result = properties(index, out);
   if (result == abi::kSuccess) {
@@ -37,7 +41,8 @@ Result create_v13(void* group, abi::RmaConfigV13* config, void** contexts,
 Result create_v14(void* group, abi::RmaConfigV14* config, void** contexts) {
   return plugin::create_contexts(group, config->nContexts, config->rankStride, contexts);
 }
-// Flags ask for an order of writes that signals have in any case.
+// The flags ask for an order of writes that signals give in any case, so they are ignored. Version
+// 13 also wants a handle for the GPU, which is not used with a proxy but must not be null.
 Result register_v13(void* group, void* data, std::size_t size, int type, std::uint64_t,
                     void** window, void** device_window) {
   const Result result = plugin::register_window(group, data, size, type, window);
@@ -54,6 +59,7 @@ Result put(void* contexts, int context, std::uint64_t from, void* source, std::s
            std::uint64_t to, void* target, std::uint32_t rank, void** request) {
   return plugin::put(contexts, context, {from, source}, size, {to, target}, rank, nullptr, request);
 }
+// All signals of version 13 are strong.
 Result put_signal_v13(void* contexts, int context, std::uint64_t from, void* source,
                       std::size_t size, std::uint64_t to, void* target, std::uint32_t rank,
                       std::uint64_t word, void* signals, std::uint64_t value,
@@ -72,7 +78,8 @@ Result get(void* contexts, int context, std::uint64_t from, void* source, std::s
            std::uint64_t to, void* target, std::uint32_t rank, void** request) {
   return plugin::get(contexts, context, {from, source}, size, {to, target}, rank, request);
 }
-// Host memory is visible as soon as a request has ended: no request is done at once.
+// NCCL flushes to make data visible. Host memory is visible as soon as a request has ended, so a
+// null request says that there is nothing to wait for.
 Result flush(void*, int, void*, std::uint32_t, void** request) {
   *request = nullptr;
   return abi::kSuccess;

@@ -1,8 +1,8 @@
 // Owns NCCL's calls for remote memory access: groups, windows, puts, gets and signals.
 //
-// One of NCCL's threads makes groups and windows, another one puts and tests, both at once. What
-// they hold are objects of ours that name things of the core by numbers, so a call that comes after
-// its group was closed is refused.
+// One of NCCL's threads makes groups and windows, another one puts and tests, both at once. The
+// pointers that they hold are small objects with numbers of the core, so a call that comes after
+// its group was closed is refused and not a use of freed memory.
 #include "integration/nccl/rma_plugin.hpp"
 
 #include <cstring>
@@ -32,13 +32,16 @@ struct WindowEnd {
   std::uint32_t number = 0;
 };
 
-// Of a NIC where listen_group() has opened it.
+// The Rma of a NIC. Only objects that listen_group() has led to get here, and listen_group() opens
+// it, so it exists.
 template <class F>
 decltype(auto) with_rma(Nic& nic, F&& f) {
   return nic.with_machine([&](NetMachine& machine) { return f(**machine.rma()); });
 }
 
-// NCCL's calls wait for all members; the wait ends at the latest when one of them is found dead.
+// NCCL's calls wait for all members: connect() and regMrSym() of the interface block. The wait ends
+// at the latest when a member is found dead. The device is polled without its lock being held in
+// between, so that NCCL's other threads get on.
 template <class F>
 RmaStep wait_for_all(Nic& nic, F&& step) {
   for (;;) {
@@ -50,13 +53,14 @@ RmaStep wait_for_all(Nic& nic, F&& step) {
   }
 }
 
-// The call of an object that NCCL has from us; without one it is refused.
+// Runs a call for an object that NCCL got from us; a null pointer is refused.
 template <class T, class F>
 abi::Result with_object(void* object, F&& f) {
   return object == nullptr ? abi::kInvalidArgument
                            : guarded([&] { return f(*static_cast<T*>(object)); });
 }
 
+// Only those of `numbers`: also called when creating the contexts stopped half-way.
 void destroy(const Contexts& contexts) {
   with_rma(*contexts.nic, [&](Rma& rma) {
     for (const std::uint32_t one : contexts.numbers) {
@@ -179,7 +183,8 @@ abi::Result destroy_contexts(void* contexts) {
   });
 }
 
-// A member that cannot take part says so to the others, who would wait for it otherwise.
+// A member that cannot take part joins with null: that tells the others, who would wait for it
+// otherwise, and the window fails at all of them.
 abi::Result register_window(void* group, void* data, std::size_t size, int type, void** window) {
   return with_object<GroupEnd>(group, [&](const GroupEnd& at) {
     *window = nullptr;
@@ -217,6 +222,7 @@ abi::Result deregister_window(void* group, void* window) {
   });
 }
 
+// A null window stands for number 0, which no window ever has: the core refuses it if bytes move.
 abi::Result put(void* contexts, int context, PlaceArgument from, std::size_t size, PlaceArgument to,
                 std::uint32_t rank, const SignalArgument* signal, void** request) {
   return with_object<Contexts>(contexts, [&](const Contexts& at) {

@@ -1,4 +1,5 @@
-// Owns the functions for remote memory access in one shape, from which both tables are made.
+// Owns the functions for remote memory access in one shape, from which rma_exports.cpp makes both
+// tables.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +9,9 @@
 
 namespace weft::nccl::plugin {
 
-// As plugin.hpp says: several threads, no exceptions. connect_group() and register_window() return
-// when all members have called them.
+// As plugin.hpp says: several threads, no exceptions. connect_group() and register_window() block
+// until all members have called them, or one has failed. The order is NCCL's: listen, connect,
+// contexts and windows, operations; then everything is destroyed in the opposite order.
 abi::Result listen_group(int index, void* handle, void** listener);
 abi::Result close_group_listener(void* listener);
 abi::Result connect_group(void* const* handles, int ranks, int rank, void* listener, void** group);
@@ -19,17 +21,22 @@ abi::Result destroy_contexts(void* contexts);
 abi::Result register_window(void* group, void* data, std::size_t size, int type, void** window);
 abi::Result deregister_window(void* group, void* window);
 
-// `window` may be null where no bytes are moved.
+// A stretch of a window at one rank; `offset` in bytes. `window` may be null where no bytes are
+// moved.
 struct PlaceArgument {
   std::uint64_t offset = 0;
   void* window = nullptr;
 };
+// `word`: the 64-bit word that the signal changes. `strong`: everything that was put before it in
+// the same context, to the same rank, arrives first; otherwise only its own put does.
 struct SignalArgument {
   PlaceArgument word;
   std::uint64_t value = 0;
   std::uint32_t operation = 0;
   bool strong = true;
 };
+// `*request` null with success: no room, NCCL calls again. `from` is a place of this rank for
+// put(), of rank `rank` for get(); `to` the other way round. test_group() reports an end once.
 abi::Result put(void* contexts, int context, PlaceArgument from, std::size_t size, PlaceArgument to,
                 std::uint32_t rank, const SignalArgument* signal, void** request);
 abi::Result get(void* contexts, int context, PlaceArgument from, std::size_t size, PlaceArgument to,

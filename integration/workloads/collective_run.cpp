@@ -1,4 +1,9 @@
 // Owns the order of a collective's pieces.
+//
+// A ring runs in rounds: in each, a rank sends one part to its right neighbour and gets another
+// from its left one, and passes on in the next round what it got (NCCL's ring). All-reduce takes
+// twice as many rounds as all-gather and reduce-scatter, since sums go round first and results
+// afterwards. What the bytes mean is of no interest here, only which of them can leave.
 #include "integration/workloads/collective_run.hpp"
 
 #include <algorithm>
@@ -12,6 +17,8 @@ CollectiveRun::CollectiveRun(const CollectiveSpec& collective, std::uint32_t ran
       rank_(rank),
       part_(std::max<Bytes>((collective.bytes + ranks - 1) / ranks, 1)),
       ready_(ranks) {
+  // A number of a piece must fit the immediate data, so large parts have larger slices instead of
+  // more.
   const Bytes max_slices = kMaxPieces / (2 * ranks);
   slices_ =
       static_cast<std::uint32_t>(std::clamp<Bytes>((part_ + kSlice - 1) / kSlice, 1, max_slices));
@@ -31,6 +38,7 @@ CollectiveRun::CollectiveRun(const CollectiveSpec& collective, std::uint32_t ran
   left_to_send_ = left_to_come_ = std::uint64_t{rounds_} * slices_;
 }
 
+// The last slice takes what is left, and is empty where rounding has used everything up.
 std::uint32_t CollectiveRun::bytes_of(std::uint32_t slice) const {
   const Bytes size = (part_ + slices_ - 1) / slices_;
   const Bytes begin = std::min(part_, size * slice);
@@ -46,7 +54,8 @@ std::optional<CollectiveRun::Piece> CollectiveRun::next() {
   return piece;
 }
 
-// What came in a round goes on in the next one; the first is a rank's own.
+// What came in a round goes on in the next one; in the first round a rank sends a part of its own.
+// Slices take turns (cursor_), so that a late one does not hold up the others.
 std::optional<CollectiveRun::Piece> CollectiveRun::next_of_ring() {
   const std::uint32_t to = (rank_ + 1) % ranks_;
   if (!ready_[to]) {
@@ -65,6 +74,7 @@ std::optional<CollectiveRun::Piece> CollectiveRun::next_of_ring() {
   return std::nullopt;
 }
 
+// A different order at each rank, by distance: otherwise all would send to the same rank at first.
 std::optional<CollectiveRun::Piece> CollectiveRun::next_of_all_to_all() {
   for (std::uint32_t i = 0; i < ranks_ - 1; ++i) {
     const std::uint32_t distance = 1 + (cursor_ + i) % (ranks_ - 1);
@@ -79,6 +89,8 @@ std::optional<CollectiveRun::Piece> CollectiveRun::next_of_all_to_all() {
   return std::nullopt;
 }
 
+// Pieces come from the network, in any order, so each is checked: from a rank that sends here, with
+// a number that exists, and only once.
 bool CollectiveRun::arrived(std::uint32_t from, std::uint32_t number) {
   if (std::find(senders_.begin(), senders_.end(), from) == senders_.end() ||
       number >= (all_to_all_ ? slices_ : came_.size())) {

@@ -10,7 +10,8 @@
 namespace weft::workloads {
 
 // Along a ring in rounds, each in slices so that a piece goes on while the next one comes; an
-// all-to-all sends to all others at once. Pieces may come in any order.
+// all-to-all sends to all others at once. Pieces may come in any order. Pure bookkeeping: the
+// caller moves the bytes, and calls next() again after each arrived() or ready().
 class CollectiveRun {
  public:
   static constexpr Bytes kSlice = 1 << 20;
@@ -42,14 +43,17 @@ class CollectiveRun {
 
   bool all_to_all_;
   std::uint32_t ranks_;
+  // Bytes of one part: what a rank sends in one round of a ring, or to one other rank.
   std::uint32_t rank_;
   std::uint32_t rounds_ = 0;
   std::uint32_t slices_ = 1;
   Bytes part_ = 0;
   std::vector<bool> came_;                 // ring: by round and slice; else by rank and slice
   std::vector<std::uint32_t> next_round_;  // ring: by slice; else by rank: the next slice
+  // By rank: it has begun this collective.
   std::vector<bool> ready_;
   std::vector<std::uint32_t> senders_;
+  // Slice (ring) or rank by distance (all-to-all) whose turn is next.
   std::uint32_t cursor_ = 0;
   std::uint64_t left_to_send_ = 0;
   std::uint64_t left_to_come_ = 0;

@@ -1,4 +1,10 @@
 // Owns dispatch and combine of the low-latency way: posting, believing, and taking what has come.
+//
+// A section runs like this: prepare() makes all messages; begin() posts them in turns, for each
+// batch its writes and then its counter; a counter that may be believed (ordering.hpp) says that
+// the batch's data lie in the window, and they are copied out at once; when all counters are there
+// the section's time is taken. The next prepare() checks what was copied, outside of the time that
+// counts.
 #include "integration/workloads/expert_rank.hpp"
 
 #include <algorithm>
@@ -11,7 +17,8 @@
 namespace weft::workloads {
 namespace {
 
-// A request's cookie: which batch it is of, its number in the sequence, and where that is kept.
+// A request's cookie: the batch that it belongs to, its number in the sequence, whether it is the
+// counter.
 struct Cookie {
   std::uint32_t batch = 0;
   std::uint32_t sequence = 0;
@@ -29,6 +36,8 @@ double microseconds_between(TimePoint from, TimePoint to) {
   return static_cast<double>((to - from).count()) / 1e3;
 }
 
+// For each buffer: dispatched messages by expert, source and slot, then combined results by token.
+// No place is shared, so writes need no order among themselves.
 std::size_t window_bytes(const ExpertProblem& problem) {
   const std::size_t message =
       sizeof(TokenHeader) + payload_bytes(problem.precision, problem.hidden);
@@ -62,7 +71,7 @@ ExpertRank::ExpertRank(srd::Engine& engine, const ExpertSetup& setup)
                               .length = window_.size()});
 }
 
-// [buffer][expert of the rank][source][slot]
+// In the window: [buffer][expert of the rank][source][slot]
 std::uint64_t ExpertRank::dispatch_offset(bool odd, std::uint32_t local, std::uint32_t source,
                                           std::uint32_t slot) const {
   const std::uint64_t groups = problem().experts;
@@ -72,7 +81,7 @@ std::uint64_t ExpertRank::dispatch_offset(bool odd, std::uint32_t local, std::ui
          message_bytes();
 }
 
-// Behind that, [buffer][token][selection]
+// In the window, behind all of dispatch: [buffer][token][selection]
 std::uint64_t ExpertRank::combine_offset(bool odd, Place place) const {
   return dispatch_offset(true, problem().experts_per_rank(), 0, 0) +
          ((std::uint64_t{odd ? problem().tokens : 0} + place.token) * problem().topk +
@@ -80,6 +89,8 @@ std::uint64_t ExpertRank::combine_offset(bool odd, Place place) const {
              result_bytes();
 }
 
+// Two buffers and two directions have states of their own: marks of the next section may arrive
+// while this one is still running.
 std::size_t ExpertRank::index_of(std::uint32_t rank, bool combine, bool odd,
                                  std::uint32_t group) const {
   const std::size_t kind = (combine ? 2U : 0U) + (odd ? 1U : 0U);
@@ -148,6 +159,7 @@ void ExpertRank::prepare_combine(std::uint32_t round) {
       TokenHeader header;
       std::memcpy(&header, message, sizeof header);
       if (header.token >= problem().tokens || header.selection >= problem().topk) {
+        // What came from the network is used as an index only after this check.
         continue;  // counted as wrong before
       }
       std::fill(columns.begin(), columns.end(), 0.0F);
@@ -168,6 +180,7 @@ void ExpertRank::begin(TimePoint now) {
   began_ = now;
   left_ = problem().experts;  // of all sources, or of all experts
   taken_.clear();
+  // The early marks are those of this section: nobody can be two sections ahead.
   for (std::uint32_t i = 0; i < batches_.size(); ++i) {
     // Each rank begins with the one after it, so that not all send to the same one at first.
     const std::uint32_t first = (setup_.rank + 1) * problem().experts_per_rank();
@@ -193,6 +206,7 @@ void ExpertRank::progress(TimePoint now) {
   }
 }
 
+// `strong` holds the counter until all writes are acknowledged; `sequence` needs a free number.
 bool ExpertRank::can_post(const Batch& batch) const {
   if (batch.posted > batch.writes.size()) {
     return false;  // its counter, too, has been posted
@@ -232,6 +246,8 @@ bool ExpertRank::post_next(TimePoint now, std::uint32_t index) {
   return post_one(now, index, {.rank = batch.rank}, mark);
 }
 
+// A batch's numbers are only used up once the engine has taken the request: a refused request is
+// posted again and must get the same one.
 bool ExpertRank::post_one(TimePoint now, std::uint32_t index, Outbox::Item item, Mark mark) {
   Batch& batch = batches_[index];
   const bool marks =
@@ -267,6 +283,8 @@ bool ExpertRank::post_one(TimePoint now, std::uint32_t index, Outbox::Item item,
   return true;
 }
 
+// With `sequence`, acknowledgements are of this section, because a section is not over while a
+// request is outstanding.
 void ExpertRank::on_completion(TimePoint now, const srd::Completion& completion) {
   const std::uint32_t rank = outbox_.rank_of(completion.peer);
   if (completion.kind == srd::Completion::Kind::receive_write_imm) {
@@ -306,6 +324,8 @@ void ExpertRank::on_mark(TimePoint now, std::uint32_t source, const Mark& mark) 
   }
 }
 
+// A counter is believed. The data are read at this moment, as a GPU kernel that waits for the
+// counter would read them: bytes that have not arrived by now count as wrong.
 void ExpertRank::believe(TimePoint now, std::uint32_t source, const Mark& mark) {
   const bool due =
       section_ != 0 && left_ != 0 && mark.combine == combining() && mark.odd == (round() % 2 != 0);
@@ -340,6 +360,8 @@ void ExpertRank::take_dispatched(std::uint32_t source, std::uint32_t local, std:
   taken_.push_back({source, local, count, {first, first + count * message_bytes()}});
 }
 
+// Only our own record of what was sent says which places hold results; the counter is only
+// compared.
 void ExpertRank::take_combined(std::uint32_t source, std::uint32_t local, std::uint32_t count) {
   const std::uint32_t expert = source * problem().experts_per_rank() + local;
   result_.wrong += by_expert_[expert].size() == count ? 0U : 1U;
@@ -385,6 +407,7 @@ void ExpertRank::check_taken(const Taken& taken, std::span<const Selection> rout
   result_.wrong += taken.count > found ? taken.count - found : 0;
 }
 
+// The digest tells whether two runs had the same results; it takes in every column.
 void ExpertRank::check_combined() {
   for (std::uint32_t token = 0; token < problem().tokens; ++token) {
     const auto sum = std::span<const float>(sums_).subspan(std::size_t{token} * problem().hidden,

@@ -64,6 +64,9 @@ class Window {
 // The low-latency way: one write for each token and expert, straight to its place; then a counter
 // for each expert. Two buffers, used in turn, are enough: a rank that is a round ahead has all
 // results of the round before, so the others have taken what they were sent in that round.
+//
+// Sections are dispatch and combine in turn. All data are functions of the seed (tokens.hpp), so
+// each rank can check every byte without asking the others.
 class ExpertRank final : public Worker {
  public:
   ExpertRank(srd::Engine& engine, const ExpertSetup& setup);
@@ -81,7 +84,8 @@ class ExpertRank final : public Worker {
   [[nodiscard]] const ExpertResult& result() const { return result_; }
 
  private:
-  // To a rank's expert, or from an expert to a rank: its writes, and then its counter.
+  // To a rank's expert, or from an expert to a rank: its writes, and then its counter. `posted`
+  // counts the counter too, so it ends one above the number of writes.
   struct Batch {
     std::uint32_t rank = 0;
     std::uint32_t group = 0;

@@ -1,4 +1,7 @@
 // Owns holding counters back.
+//
+// This is what a proxy for GPUs has to do on a network that keeps no order: DeepEP's kernels, for
+// example, wait for a counter and then read the data without looking at them.
 #include "integration/workloads/ordering.hpp"
 
 #include <algorithm>
@@ -11,6 +14,8 @@ void GroupArrivals::hold(OrderingCounters& totals, std::uint64_t& waiting_now) {
   totals.deepest = std::max(totals.deepest, ++waiting_now);
 }
 
+// `waiting_now` is shared by all groups of a rank, so that totals.deepest says how many counters a
+// proxy would have to remember at a time.
 std::optional<std::uint32_t> GroupArrivals::take(Ordering ordering, const Mark& mark,
                                                  OrderingCounters& totals,
                                                  std::uint64_t& waiting_now) {
@@ -23,6 +28,7 @@ std::optional<std::uint32_t> GroupArrivals::take(Ordering ordering, const Mark& 
   }
   if (!mark.counter) {
     ++arrived_;
+    // No sender is two rounds ahead, so a second counter is none of ours.
   } else if (pending_) {
     ++totals.stray;
     return std::nullopt;
@@ -43,6 +49,8 @@ std::optional<std::uint32_t> GroupArrivals::take(Ordering ordering, const Mark& 
   return std::exchange(pending_, std::nullopt);
 }
 
+// Takes the number that is due and everything behind it that has come early. A group has one
+// counter in each section, so at most one becomes believable in a call.
 std::optional<std::uint32_t> GroupArrivals::take_in_sequence(const Mark& mark,
                                                              OrderingCounters& totals,
                                                              std::uint64_t& waiting_now) {
@@ -78,6 +86,7 @@ std::optional<std::uint32_t> GroupArrivals::take_in_sequence(const Mark& mark,
   return believed;
 }
 
+// Acknowledgements come in any order; the window moves on over those that are complete.
 void SequenceWindow::acknowledge(std::uint32_t sequence) {
   acknowledged_ |= 1U << ((sequence - oldest_) % Mark::kSequences);
   while ((acknowledged_ & 1) != 0) {

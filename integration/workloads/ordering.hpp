@@ -54,7 +54,8 @@ struct OrderingCounters {
   }
 };
 
-// One group of one sender: what has arrived of it, and what may be believed.
+// One group of one sender: what has arrived of it, and what may be believed. Groups are independent
+// of each other.
 class GroupArrivals {
  public:
   // A mark has arrived. Returns the counter's value if it may be believed now.
@@ -78,7 +79,9 @@ class GroupArrivals {
   std::vector<Early> early_;
 };
 
-// Its sender's side of `sequence`: no number is used again before the receiver must have passed it.
+// The sender's side of `sequence`. An acknowledged number has arrived, so at most kSequences
+// numbers are on their way at a time, and none is used again before the receiver has passed its
+// former use.
 class SequenceWindow {
  public:
   [[nodiscard]] bool has_room() const { return next_ - oldest_ < Mark::kSequences; }

@@ -17,6 +17,7 @@ void Outbox::open(RankPlace& place, srd::Region region) {
           .has_value());
 }
 
+// A rank has no peer for itself: what it sends to itself is copied (ExpertRank::post_one()).
 void Outbox::meet(std::span<const RankPlace> places, std::uint32_t self) {
   places_.assign(places.begin(), places.end());
   peers_.resize(places.size());
@@ -46,6 +47,7 @@ bool Outbox::post(const Item& item) {
   request.remote_address = places_[item.rank].base + item.offset;
   request.immediate = item.immediate;
   request.phantom = item.phantom;
+  // Anything else would be a mistake of the workload's: peers and keys were exchanged by meet().
   const srd::PostResult result = engine_.post(request);
   WEFT_CHECK(result == srd::PostResult::accepted || result == srd::PostResult::queue_full);
   return result == srd::PostResult::accepted;

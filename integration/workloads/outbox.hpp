@@ -11,6 +11,8 @@
 
 namespace weft::workloads {
 
+// All ranks use one Q_Key, one domain and one region each: a rank's place is all that the others
+// have to know. open() comes first, then meet() with the places of all, then post().
 class Outbox {
  public:
   static constexpr std::uint32_t kNobody = ~std::uint32_t{0};

@@ -1,4 +1,5 @@
-// Owns making plans of steps.
+// Owns making plans of steps: how data-parallel training overlaps computing and communication, as
+// PyTorch's DDP and FSDP do it.
 #include "integration/workloads/step_plan.hpp"
 
 #include <algorithm>
@@ -8,6 +9,7 @@ namespace {
 
 constexpr Bytes kFirstBucket = 1 << 20;  // small, so that sums begin early in the backward pass
 
+// Puts items into a plan, and scales bytes and times on the way.
 class Planner {
  public:
   explicit Planner(const PlanRequest& request) : request_(request) {}
@@ -38,7 +40,7 @@ class Planner {
   const PlanRequest& request_;
 };
 
-// The share of a pass between two all-to-alls.
+// A pass with its layers of experts, or without any one piece of computing.
 void pass(Planner& planner, const TrainingModel& model, Duration time, double share) {
   if (model.expert_layers == 0) {
     planner.compute(time, share);
@@ -50,6 +52,8 @@ void pass(Planner& planner, const TrainingModel& model, Duration time, double sh
   }
 }
 
+// Layers of experts are not spread over the buckets: the whole backward pass comes before the first
+// bucket then, which hides less than a real framework would.
 StepPlan plan_ddp(const PlanRequest& request) {
   const TrainingModel& model = request.model;
   Planner planner(request);
@@ -74,7 +78,9 @@ StepPlan plan_ddp(const PlanRequest& request) {
   return std::move(planner.plan);
 }
 
-// The next layer's parameters are gathered while this one computes.
+// The next layer's parameters are gathered while this one computes: one gather is always ahead.
+// With `reductions` (the backward pass) each layer's gradients start on their way when it has
+// computed.
 void gather_and_compute(Planner& planner, const TrainingModel& model, Duration time,
                         std::vector<std::uint32_t>* reductions) {
   const Bytes layer = model.parameters / model.layers * model.bytes_per_gradient;

@@ -1,4 +1,8 @@
 // Owns the way of a rank through its steps.
+//
+// Two things go on at once: the plan's items, one after the other as a GPU's stream would run them,
+// and the queue of collectives, of which one runs at a time. go_on() moves both as far as they get;
+// the rest waits for a completion or for next_timeout().
 #include "integration/workloads/step_rank.hpp"
 
 #include <algorithm>
@@ -10,25 +14,29 @@
 namespace weft::workloads {
 namespace {
 
-// Immediate data: whether its sender is ready to receive, or sends a piece; the number of the
-// collective, and of the piece.
+// Immediate data: bit 31 says that the sender is ready to receive, otherwise this is a piece; then
+// 12 bits of the collective's number and 18 of the piece's. The collective's number wraps: ranks
+// are at most one collective apart.
 constexpr std::uint32_t kReady = 1U << 31;
 constexpr std::uint32_t kCollectives = 1U << 12;
 std::uint32_t word_of(bool ready, std::uint32_t collective, std::uint32_t piece) {
   return (ready ? kReady : 0) | (collective % kCollectives) << 18 | piece;
 }
 
+// Addresses of the phantom region: all offsets are 0, so any size does that no piece exceeds.
 constexpr Bytes kEverything = Bytes{1} << 40;
 
 }  // namespace
 
 StepRank::StepRank(srd::Engine& engine, const StepSetup& setup)
     : engine_(engine), setup_(setup), outbox_(engine, setup.place.qpn) {
-  // Memory without bytes: what is written there is only counted.
+  // Memory without bytes: writes to it are counted and dropped. So a run of gigabytes per step
+  // costs no memory.
   outbox_.open(setup_.place, {.length = kEverything, .placement = srd::Placement::phantom});
 }
 
-// A normal number by Box and Muller, as an exponent.
+// A normal number by Box and Muller, as an exponent: computing times are skewed to the long side. A
+// function of seed, rank and step, so that a run with another transport has the same times.
 double StepRank::jitter_of(std::uint32_t step) const {
   Rng rng(mix64(setup_.seed ^ mix64(std::uint64_t{setup_.rank} << 32 | step)));
   const double radius = std::sqrt(-2 * std::log(1 - rng.unit()));
@@ -75,6 +83,8 @@ void StepRank::progress(TimePoint now) {
   }
 }
 
+// A collective's end may let the GPU go on, and its going on may start the next one: hence the
+// loop.
 void StepRank::go_on(TimePoint now) {
   while (true) {
     if (running_) {
@@ -130,6 +140,8 @@ bool StepRank::do_item(TimePoint now, const PlanItem& item) {
       computes_until_ = kNever;
       return true;
     }
+    // A collective has a turn in the queue even if it could run at once: all ranks run them in one
+    // order.
     case PlanItem::Kind::start:
       (void)queue_.push({step_, item.collective});
       if (!running_) {
@@ -152,7 +164,8 @@ bool StepRank::do_item(TimePoint now, const PlanItem& item) {
   return false;
 }
 
-// A rank receives when it has begun: until then nothing of this collective may be sent to it.
+// A rank receives when it has begun: until then nothing of this collective may be sent to it. So it
+// greets the ranks that send to it. Some may have greeted it before; those were noted meanwhile.
 void StepRank::begin_collective(TimePoint now) {
   const CollectiveSpec& collective = setup_.plan.collectives[queue_.front().collective];
   running_.emplace(collective, setup_.ranks, setup_.rank);
@@ -168,6 +181,8 @@ void StepRank::begin_collective(TimePoint now) {
   post_pieces();
 }
 
+// Everything is posted and everything due is here. What this rank has posted may still be
+// unacknowledged; section_over() waits for that (outstanding_).
 void StepRank::end_collective(TimePoint now) {
   collectives_.push_back({queue_.front().step, queue_.front().collective,
                           collective_began_ - run_began_, now - run_began_});
@@ -176,6 +191,7 @@ void StepRank::end_collective(TimePoint now) {
   ++ended_collectives_;
 }
 
+// Keeps a piece that the engine had no room for: CollectiveRun has counted it as sent.
 void StepRank::post_pieces() {
   const std::uint32_t number = begun_collectives_ - 1;
   for (; !greetings_.empty(); greetings_.pop()) {
@@ -197,6 +213,7 @@ void StepRank::post_pieces() {
   }
 }
 
+// A peer that is ahead by one collective can only greet; its pieces come after our own greeting.
 void StepRank::on_completion(TimePoint now, const srd::Completion& completion) {
   const std::uint32_t rank = outbox_.rank_of(completion.peer);
   if (completion.kind != srd::Completion::Kind::receive_write_imm) {

@@ -44,6 +44,8 @@ struct CollectiveRecord {
   Duration ended{};
 };
 
+// A run has a single section: all steps. Ranks are not synchronised between steps except by their
+// collectives, so a slow rank shows as the others' waiting.
 class StepRank final : public Worker {
  public:
   StepRank(srd::Engine& engine, const StepSetup& setup);

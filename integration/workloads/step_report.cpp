@@ -11,6 +11,7 @@ namespace {
 
 double milliseconds_of(Duration time) { return static_cast<double>(time.count()) / 1e6; }
 
+// The nearest sample, without interpolation: a p99 that is shown has really occurred.
 double percentile(std::vector<double> samples, double part) {
   std::sort(samples.begin(), samples.end());
   return samples.empty() ? 0
@@ -66,6 +67,8 @@ std::string bars_of(const StepSeries& series, double top_ms, std::size_t columns
 
 }  // namespace
 
+// A run that broke off has ranks with different numbers of steps: only those that all have ended
+// are shown. A step begins when the last rank has ended the one before.
 std::vector<StepTime> step_times(std::span<const std::vector<StepRecord>> ranks) {
   std::size_t count = ranks.empty() ? 0 : ranks[0].size();
   for (const auto& records : ranks) {
@@ -115,6 +118,7 @@ StepSummary summarise(std::span<const StepTime> steps) {
   return summary;
 }
 
+// One character for each step, for a terminal.
 std::string step_bars(std::span<const StepTime> steps, double top_ms) {
   constexpr std::array<const char*, 8> kBlocks = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   std::string out;

@@ -14,9 +14,11 @@ namespace weft::workloads {
 namespace {
 
 constexpr std::uint32_t kBlock = 128;  // columns with one scale
+// Values of a column before its scale: small enough that sums over all experts stay exact.
 constexpr std::array<std::int8_t, 16> kColumns = {0, 1, 2,  3,  -1, -2, -3, 1,
                                                   2, 3, -1, -2, -3, 1,  -1, 2};
 
+// Each token has a seed of its own, so that any rank can make any token alone.
 std::uint64_t seed_of(const ExpertProblem& problem, std::uint32_t rank, std::uint32_t round,
                       std::uint32_t token) {
   return mix64(problem.seed ^
@@ -107,6 +109,8 @@ Router::Router(const ExpertProblem& problem) : problem_(problem), expert_(proble
   }
 }
 
+// Every rank calls this for all ranks, to know what it must get: it has to be a function of its
+// arguments and the seed alone.
 std::vector<Selection> Router::route(std::uint32_t rank, std::uint32_t round) const {
   Rng rng(mix64(problem().seed * 3 ^ mix64(std::uint64_t{rank} << 32 | round)));
   std::vector<Selection> all;
@@ -172,6 +176,7 @@ std::size_t count_wrong_columns(const ExpertProblem& problem, std::uint32_t rank
   return wrong;
 }
 
+// The inverse of write_token(), and what a combine does with weights.
 void add_token(Precision precision, std::span<const std::byte> payload, float weight,
                std::span<float> sum) {
   if (precision == Precision::bf16) {

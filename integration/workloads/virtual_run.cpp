@@ -1,4 +1,5 @@
-// Owns ranks as hosts of the simulator. To it the whole life of a rank is one flow.
+// Owns ranks as hosts of the simulator. To the simulator the whole life of a rank is one flow: it
+// needs flows to know when a run is over, but the traffic is what the ranks' engines send.
 #include "integration/workloads/virtual_run.hpp"
 
 #include <algorithm>
@@ -45,6 +46,7 @@ std::string scenario_text(const VirtualGround& ground, std::uint32_t hosts, std:
   return text;
 }
 
+// Reads the scenario as `weft sim` would, so that a topology or a fault means the same in both.
 Result<sim::Scenario> read_with_nodes(const VirtualGround& ground, std::uint32_t nodes) {
   const std::uint32_t hosts = leaves_for(ground.ranks) * kHostsPerLeaf;
   const std::string name = ground.topology.empty()        ? "--rate " + ground.rate
@@ -120,6 +122,7 @@ class VirtualRun::RankTransport final : public sim::HostTransport {
   [[nodiscard]] std::size_t poll(std::span<sim::FlowEvent> events) override {
     Worker& worker = machine_.worker();
     if (!started_ || ended_ || (!worker.section_over() && worker.failure().empty())) {
+      // Preparing takes no virtual time, so ranks need not meet between sections.
       return 0;
     }
     if (worker.failure().empty()) {
@@ -161,6 +164,8 @@ Result<std::unique_ptr<VirtualRun>> VirtualRun::create(const VirtualGround& grou
   run->ranks_ = ground.ranks;
   run->scenario_ = std::move(*scenario);
   fabric::TrafficMatrix& traffic = run->scenario_.traffic;
+  // The flows of the scenario's text have served their purpose (scenario_text()). Each rank's own
+  // one has a byte, which nobody sends: start() and poll() are all that matters.
   traffic.flows.clear();
   for (std::uint32_t rank = 0; rank < ground.ranks; ++rank) {
     run->ports_.push_back(ground.topology.empty() ? rank % leaves * kHostsPerLeaf + rank / leaves
@@ -176,6 +181,8 @@ Result<std::unique_ptr<VirtualRun>> VirtualRun::create(const VirtualGround& grou
   return run;
 }
 
+// Workers know each other only after all have been made, because their keys come with their
+// engines. Hence two passes: make all, then meet().
 Result<void> VirtualRun::run(const Make& make, bool real_payload) {
   scenario_.options.real_payload = real_payload;
   std::vector<RankPlace> places(ranks_);

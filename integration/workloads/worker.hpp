@@ -63,6 +63,9 @@ struct PacketCounters {
   }
 };
 
+// The worker is called after every round of the engine, within the same call of the driver: what a
+// completion makes possible is posted before next_transmit() is asked. now() is for a driver that
+// has to begin a section outside of such a call.
 class WorkerMachine final : public srd::Machine {
  public:
   using Make = std::function<std::unique_ptr<Worker>(srd::Engine&)>;

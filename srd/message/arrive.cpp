@@ -152,7 +152,7 @@ void Messenger::begin_epoch(std::uint32_t index, const Header& header) {
   partner.expected = 0;
 }
 
-// It is the turn of this arrival: the first posted receive that matches takes it.
+// It is the turn of this arrival: the oldest posted receive that matches takes it.
 void Messenger::offer(std::uint32_t index) {
   const Arrival& arrival = arrivals_[index];
   const std::uint64_t from = key_of(partners_[arrival.partner].address);
@@ -186,6 +186,8 @@ void Messenger::refuse(const Header& header, const MessageAddress& from) {
   answer(index, Status::receiver_not_ready);
 }
 
+// Posts the buffer again as a receive of the engine; without free buffers the engine refuses small
+// messages, and their senders convert them to requests.
 void Messenger::give_back(std::uint32_t buffer) {
   ReceiveRequest receive;
   receive.segments[0] = {data_buffers_.get() + buffer * engine_.max_send_size(),

@@ -23,6 +23,8 @@ enum Flags : std::uint8_t {
 
 inline constexpr std::uint8_t kMessageVersion = 2;
 
+// All numbers are big-endian. A life or epoch that does not fit says that the message is of the
+// past.
 struct Header {
   std::uint8_t version = kMessageVersion;
   std::uint8_t kind = 0;

@@ -53,6 +53,8 @@ struct MessageRead {
   std::uint64_t cookie = 0;
 };
 
+// One for each accepted post while the messenger lives, and one for each write of a peer's that
+// brings immediate data.
 struct MessageCompletion {
   enum class Kind : std::uint8_t {
     send,

@@ -51,6 +51,7 @@ std::uint32_t max_arrivals(const MessengerConfig& config) {
 
 }  // namespace
 
+// No half-made messenger is ever returned: open() closes again what it has opened.
 Result<std::unique_ptr<Messenger>> Messenger::create(Engine& engine,
                                                      const MessengerConfig& config) {
   if (const Result<void> valid = validate(engine.config(), config); !valid) {
@@ -136,6 +137,7 @@ std::uint32_t Messenger::find_or_make_partner(const MessageAddress& address) {
 
 // --- Posting
 
+// What all posts that go to a partner have in common. kNone: refused, for the reason in `result`.
 std::uint32_t Messenger::new_send(SendRecord::Kind kind, const MessageAddress& to,
                                   std::size_t length, std::uint64_t cookie, PostResult& result) {
   result = PostResult::queue_full;
@@ -190,6 +192,7 @@ PostResult Messenger::post_send(const MessageSend& send) {
   return PostResult::accepted;
 }
 
+// Ends a post of a read or write: a refused one has no effect, so its record goes.
 PostResult Messenger::finish_post(std::uint32_t index, PostResult result) {
   if (result != PostResult::accepted) {
     release_send(index);
@@ -250,6 +253,8 @@ Result<RegionKey> Messenger::share(std::span<std::byte> memory, Access access) {
 
 // --- Progress
 
+// Also gives another chance to what found no room in the engine: partners with messages to send,
+// receives that owe a read or an answer. Each is tried once, and queues itself again if need be.
 void Messenger::progress() {
   std::array<Completion, 32> batch;
   while (completions_.size() < config_.max_completions) {

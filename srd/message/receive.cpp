@@ -76,6 +76,8 @@ bool Messenger::sender_is_gone(const Arrival& arrival) const {
   return arrival.is_request() && history->life.value() != arrival.header.source_life.value();
 }
 
+// Joins a receive with its message. A small one is copied here, and the receive is over; a large
+// one is read from the sender.
 void Messenger::begin_receive(std::uint32_t index, std::uint32_t arrival_index) {
   const Arrival& arrival = arrivals_[arrival_index];
   ReceiveRecord& record = receives_[index];
@@ -141,6 +143,8 @@ void Messenger::resume(std::uint32_t index) {
   }
 }
 
+// The bytes are here, or never will be. The user is told in any case; the sender, unless its
+// process has ended.
 void Messenger::on_read_done(std::uint32_t index, Status status) {
   ReceiveRecord& record = receives_[index];
   const auto history = engine_.history_of(record.to.peer);
@@ -202,6 +206,7 @@ void Messenger::end_receive(std::uint32_t index, Status status) {
   complete(completion);
 }
 
+// Turns the record into the answer: its header becomes that of `finished`, with the same number.
 void Messenger::answer(std::uint32_t index, Status status) {
   ReceiveRecord& record = receives_[index];
   record.state = ReceiveRecord::State::answering;

@@ -23,7 +23,8 @@ inline constexpr std::uint32_t kOrderWindow = 256;
 inline constexpr std::uint32_t kMaxRequests = 64;
 inline constexpr std::uint32_t kMaxRequestsHeld = kMaxRequests + kOrderWindow;
 
-// A message, write or read on its way out.
+// A message, write or read on its way out, from post to completion. A failed one completes only
+// when the engine has given its memory back.
 struct SendRecord {
   enum class Kind : std::uint8_t { none, message, write, read };
 

@@ -1,4 +1,8 @@
 // Owns messages on their way out: numbers, requests, answers, and the failure of a partner.
+//
+// A message waits (Partner::waiting) until the window and the limit of requests have room, leaves
+// (start()), and ends when the engine has delivered it; a request is then parked until the
+// receiver's answer. A refused small message goes out again as a request, ahead of those that wait.
 #include "srd/base/check.hpp"
 #include "srd/message/messenger.hpp"
 
@@ -120,6 +124,7 @@ void Messenger::give_number(std::uint32_t index) {
   record.numbered = true;
 }
 
+// Once per partner, however many of its messages found no room.
 void Messenger::stall(std::uint32_t index) {
   if (!partners_[index].stalled) {
     partners_[index].stalled = true;
@@ -163,6 +168,7 @@ void Messenger::on_send_done(std::uint32_t index, Status status) {
   launch(at);
 }
 
+// The message has arrived. The window moves over all that have arrived from `oldest` on.
 void Messenger::settle_sequence(Partner& partner, std::uint32_t sequence) {
   const auto bit = [&](std::uint32_t at) -> std::pair<std::uint64_t&, std::uint64_t> {
     return {partner.arrived[at % kOrderWindow / 64], std::uint64_t{1} << at % 64};
@@ -221,6 +227,7 @@ void Messenger::release_send(std::uint32_t index) {
 
 // --- Failure
 
+// Everything under way to a former life is over: that life never answers.
 void Messenger::notice_restart(std::uint32_t index) {
   const Partner& partner = partners_[index];
   if (engine_.history_of(partner.address.peer)->restarts != partner.restarts) {

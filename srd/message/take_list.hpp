@@ -9,7 +9,8 @@
 
 namespace weft::srd::message {
 
-// Allocates only to grow beyond its largest size so far.
+// A singly linked list in a Slab. Searching is linear, which is right for short lists and for
+// matches near the front. Allocates only to grow beyond its largest size so far.
 template <class Entry>
 class TakeList {
  public:

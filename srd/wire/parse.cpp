@@ -83,6 +83,8 @@ DropReason check_message(PacketType type, const DataHeader& header) {
 
 }  // namespace
 
+// A trimmed packet may be shorter than its header says, never longer; one without payload had
+// nothing that could be trimmed.
 [[gnu::always_inline]] inline DropReason ParsedPacket::check_data(std::size_t size) const {
   if (size < sizeof(DataHeader)) {
     return trimmed_ ? DropReason::trimmed_without_psn : DropReason::too_short;
@@ -100,6 +102,7 @@ DropReason check_message(PacketType type, const DataHeader& header) {
   return check_message(type_, header_);
 }
 
+// [wire 3.5] The header says how many words and results follow; the packet must be exactly as long.
 DropReason ParsedPacket::check_ack(std::size_t size) {
   if (size < sizeof(AckHeader)) {
     return DropReason::too_short;
@@ -183,6 +186,7 @@ DropReason ParsedPacket::check(std::size_t more_size) {
              : DropReason::none;
 }
 
+// The only way to make a ParsedPacket, so each has been checked.
 ParsedPacket parse_packet(std::span<const std::byte> bytes, std::size_t more_size, bool trimmed) {
   ParsedPacket packet;
   packet.bytes_ = bytes;

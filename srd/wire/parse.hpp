@@ -13,7 +13,7 @@
 
 namespace weft::srd::wire {
 
-// Of any packet.
+// The smallest header of all types.
 inline constexpr std::size_t kSmallestHeader = sizeof(StaleLife);
 
 // What parse_packet() found. The accessors cannot fail if the packet is ok() and its type has what

@@ -37,6 +37,7 @@ void SrdCodec::seal(std::span<std::byte> frame) {
   }
 }
 
+// The checksum covers the whole packet, if its flag says that there is one, and not the envelope.
 std::size_t SrdCodec::checked_from(std::span<const std::byte> frame) {
   constexpr std::size_t kFlags = offsetof(CommonHeader, flags);
   const auto envelope = net::Envelope::parse(frame, kPorts);

@@ -1,5 +1,10 @@
 // Owns the numbers and layouts of the kernel's interface of connection management, ABI version 4:
-// what is written to /dev/infiniband/rdma_cm.
+// what is written to /dev/infiniband/rdma_cm. Members have the kernel's names.
+//
+// librdmacm was compiled against these layouts, so their sizes are checked and nothing here may be
+// changed. A library older than a member leaves the struct's end out, a newer one may send more:
+// hence the kLeast... sizes. `response` is the address at which the program wants the answer, `uid`
+// what the program calls the id in its events.
 #pragma once
 
 #include <array>
@@ -10,6 +15,7 @@ namespace weft::kernel::abi::ucma {
 
 inline constexpr unsigned kAbiVersion = 4;
 
+// The numbers of the kernel; get_option exists there only by name.
 enum class Command : std::uint32_t {
   create_id = 0,
   destroy_id = 1,
@@ -61,9 +67,12 @@ struct CreateId {
 };
 static_assert(sizeof(CreateId) == 24);
 
+// The answer to CREATE_ID and to both kinds of JOIN.
 struct IdReply {
   std::uint32_t id;
 };
+// How many events of the id the program has fetched: the library waits until it has handled as
+// many, before it frees what they point to.
 struct EventsReply {
   std::uint32_t events_reported;
 };
@@ -75,6 +84,9 @@ struct DestroyId {
 };
 static_assert(sizeof(DestroyId) == 16);
 
+// IPv6 at the most; BIND below takes any kind of address, with its length. The same holds for the
+// other pairs of old and new commands: RESOLVE_IP and RESOLVE_ADDR, JOIN_IP_MULTICAST and
+// JOIN_MULTICAST.
 struct BindIp {
   std::uint64_t response;
   SocketIn6 address;
@@ -90,6 +102,7 @@ struct Bind {
 };
 static_assert(sizeof(Bind) == 136);
 
+// Without a source (family 0) the kernel chooses one.
 struct ResolveIp {
   SocketIn6 source;
   SocketIn6 destination;
@@ -109,11 +122,14 @@ struct ResolveAddr {
 };
 static_assert(sizeof(ResolveAddr) == 272);
 
+// The path to the destination, once the address is resolved.
 struct ResolveRoute {
   std::uint32_t id;
   std::uint32_t timeout_ms;
 };
 
+// What QUERY asks for: IP addresses, the path, or GIDs in the form of InfiniBand's socket
+// addresses.
 inline constexpr std::uint32_t kQueryAddr = 0;
 inline constexpr std::uint32_t kQueryPath = 1;
 inline constexpr std::uint32_t kQueryGid = 2;
@@ -148,6 +164,7 @@ struct PathRecord {
 };
 static_assert(sizeof(PathRecord) == 64);
 
+// The answer to QUERY_ROUTE. The second path is for InfiniBand's failover and stays empty.
 struct QueryRouteReply {
   std::uint64_t node_guid;
   std::array<PathRecord, 2> route;
@@ -190,6 +207,7 @@ struct QueryPathReply {
 static_assert(sizeof(QueryPathReply) == 80);
 inline constexpr std::size_t kLeastQueryPath = 8;  // without a path
 
+// What one side of a connection says about itself. `valid` is 0 where the program gave nothing.
 struct ConnParam {
   std::uint32_t qp_num;
   std::uint32_t qkey;
@@ -205,6 +223,7 @@ struct ConnParam {
 };
 static_assert(sizeof(ConnParam) == 272);
 
+// Where datagrams go, or a queue pair's packets.
 struct AhAttributes {
   std::array<std::byte, 16> dgid;
   std::uint32_t flow_label;
@@ -222,6 +241,7 @@ struct AhAttributes {
 };
 static_assert(sizeof(AhAttributes) == 32);
 
+// What an event of a datagram id has in the place of ConnParam.
 struct UdParam {
   std::uint32_t qp_num;
   std::uint32_t qkey;
@@ -232,7 +252,8 @@ struct UdParam {
 };
 static_assert(sizeof(UdParam) == 304);
 
-// Libraries before 5.10's interface leave the last eight bytes out.
+// Enhanced connection establishment, which no emulated device has. Libraries from before Linux 5.10
+// leave these last eight bytes out.
 struct Ece {
   std::uint32_t vendor_id;
   std::uint32_t attr_mod;
@@ -247,6 +268,7 @@ struct Connect {
 static_assert(sizeof(Connect) == 288);
 inline constexpr std::size_t kLeastConnect = offsetof(Connect, ece);
 
+// The kernel bounds the backlog; 0 asks for as much as it allows.
 struct Listen {
   std::uint32_t id;
   std::uint32_t backlog;
@@ -262,6 +284,7 @@ struct Accept {
 static_assert(sizeof(Accept) == 296);
 inline constexpr std::size_t kLeastAccept = offsetof(Accept, ece);
 
+// Without a reason (0) it is the program's own rejection.
 struct Reject {
   std::uint32_t id;
   std::uint8_t private_data_len;
@@ -275,6 +298,8 @@ struct Disconnect {
   std::uint32_t id;
 };
 
+// Asks what a queue pair must be set to for a state: the library passes QpAttributes on to
+// MODIFY_QP.
 struct InitQpAttr {
   std::uint64_t response;
   std::uint32_t id;
@@ -282,6 +307,7 @@ struct InitQpAttr {
 };
 static_assert(sizeof(InitQpAttr) == 16);
 
+// `mask` says which members mean something, in the bits of the verbs.
 struct QpAttributes {
   std::uint32_t mask;
   std::uint32_t qp_state;
@@ -314,6 +340,7 @@ struct QpAttributes {
 static_assert(sizeof(QpAttributes) == 144 && offsetof(QpAttributes, ah) == 40 &&
               offsetof(QpAttributes, pkey_index) == 124 && offsetof(QpAttributes, timeout) == 134);
 
+// Answered with EAGAIN where there is none; a blocking program sleeps on the descriptor first.
 struct GetEvent {
   std::uint64_t response;
 };
@@ -332,6 +359,7 @@ static_assert(sizeof(EventReply) == 336 && offsetof(EventReply, param) == 20 &&
               offsetof(EventReply, ece) == 328);
 inline constexpr std::size_t kLeastEvent = offsetof(EventReply, reserved);
 
+// The options of level RDMA_OPTION_ID; type of service and time-out are bytes, the others words.
 inline constexpr std::uint32_t kLevelId = 0;
 inline constexpr std::uint32_t kOptionTos = 0;
 inline constexpr std::uint32_t kOptionReuseAddress = 1;
@@ -347,6 +375,7 @@ struct SetOption {
 static_assert(sizeof(SetOption) == 24);
 
 inline constexpr std::uint32_t kCommunicationEstablished = 4;  // as an asynchronous event
+// The program's queue pair has heard its peer before the kernel's RTU arrived.
 struct Notify {
   std::uint32_t id;
   std::uint32_t event;
@@ -372,6 +401,7 @@ struct JoinMulticast {
 };
 static_assert(sizeof(JoinMulticast) == 152);
 
+// Moves an id, with the events that wait, from the file behind `fd` to the one that is written to.
 struct MigrateId {
   std::uint64_t response;
   std::uint32_t id;

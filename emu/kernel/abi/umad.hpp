@@ -1,5 +1,8 @@
 // Owns the numbers and layouts of Linux's interface for management datagrams,
 // /dev/infiniband/umadN.
+//
+// A program registers an agent for a class and methods by ioctl, then reads and writes datagrams,
+// each with a Header in front. libibumad and opensm were compiled against these layouts.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +12,7 @@ namespace weft::kernel::abi::umad {
 
 inline constexpr unsigned kAbiVersion = 5;
 
+// The codes of ioctl(), with direction and size of the argument in their upper half.
 inline constexpr unsigned long kRegisterAgent = 0xC01C1B01;
 inline constexpr unsigned long kUnregisterAgent = 0x40041B02;
 inline constexpr unsigned long kEnablePkey = 0x1B03;
@@ -17,7 +21,8 @@ inline constexpr unsigned long kRegisterAgent2 = 0xC0281B04;
 inline constexpr std::uint32_t kMaxAgents = 32;  // of a file
 inline constexpr std::uint32_t kUserRmpp = 1;    // the only flag of RegisterAgent2
 
-// In front of each datagram that is read or written. Fields with `_be` are in network order.
+// In front of each datagram that is read or written. Fields with `_be` are in network order. When
+// read, it says where the datagram came from; when written, where it goes.
 struct Header {
   std::uint32_t id;      // of the agent
   std::uint32_t status;  // 0, or ETIMEDOUT: nobody has answered
@@ -41,6 +46,7 @@ struct Header {
 static_assert(sizeof(Header) == 64);
 inline constexpr std::size_t kShortHeader = offsetof(Header, pkey_index);
 
+// The older request; `id` is the kernel's answer in both of them.
 struct RegisterAgent {
   std::uint32_t id;
   std::uint32_t methods[4];
@@ -53,6 +59,8 @@ struct RegisterAgent {
 };
 static_assert(sizeof(RegisterAgent) == 28);
 
+// Names flags, and has 32 bits for the vendor (`oui`). A file whose first agent is of this kind
+// gets the long Header from then on.
 struct RegisterAgent2 {
   std::uint32_t id;
   std::uint32_t qpn;

@@ -1,6 +1,10 @@
 // Owns the numbers and layouts of the kernel's verbs interface that every device type shares. Names
 // are those of the kernel's headers, without their prefixes; only what is used here is listed.
 // Words are in the machine's byte order unless it says big endian.
+//
+// Programs bring their own libibverbs, compiled against these layouts, so sizes are checked and
+// nothing may be changed. A device's own data follow a body or a reply (emu/devices): no size here
+// counts them.
 #pragma once
 
 #include <array>
@@ -9,6 +13,7 @@
 
 namespace weft::kernel::abi {
 
+// The numbers of commands that are written to the file (the older of two ways in).
 enum class Command : std::uint32_t {
   get_context = 0,
   query_device = 1,
@@ -40,7 +45,7 @@ enum class Command : std::uint32_t {
   destroy_srq = 35,
 };
 
-// A bit of the command's number: the longer form, whose lengths count 8 bytes instead of 4.
+// Set in the number of a command in its longer form, whose lengths count 8 bytes instead of 4.
 inline constexpr std::uint32_t kExtended = 0x80000000;
 inline constexpr std::uint32_t kCommandMask = 0xFF;
 inline constexpr unsigned long kIoctl = 0xC0181B01;  // RDMA_VERBS_IOCTL
@@ -64,7 +69,7 @@ struct ExtendedHeader {
 };
 static_assert(sizeof(ExtendedHeader) == 16);
 
-// --- ioctl
+// --- ioctl: the newer way in, with attributes instead of bodies.
 
 enum class IoctlObject : std::uint16_t { device = 0, qp = 4, mr = 7, counter = 19 };
 // From here on are the methods, and the attributes of a method, that one driver has for itself.
@@ -82,6 +87,7 @@ struct IoctlHeader {
 };
 static_assert(sizeof(IoctlHeader) == 24);
 
+// One attribute: a number in `value` itself if it fits into 8 bytes, else a pointer.
 struct IoctlAttribute {
   std::uint16_t id;
   std::uint16_t length;
@@ -90,6 +96,7 @@ struct IoctlAttribute {
   std::uint64_t value;  // what fits into it, else where it is
 };
 static_assert(sizeof(IoctlAttribute) == 16);
+// Flags: the kernel must understand the attribute; the kernel has written to it.
 inline constexpr std::uint16_t kIoctlMandatory = 1;
 inline constexpr std::uint16_t kIoctlValidOutput = 2;
 
@@ -163,6 +170,7 @@ inline constexpr std::size_t kLeastExtendedQueryDevice = sizeof(QueryDevice) + 8
   return up ? 5 : 3;  // link up, disabled
 }
 
+// What a program reads of a port. Most numbers are InfiniBand's and have fixed values on Ethernet.
 struct QueryPort {
   std::uint32_t port_cap_flags;
   std::uint32_t max_msg_sz;
@@ -206,6 +214,7 @@ struct GidEntry {  // by ioctl
 };
 static_assert(sizeof(GidEntry) == 32);
 
+// The path of a connected queue pair, inside MODIFY_QP and QUERY_QP.
 struct QpDestination {
   std::array<std::byte, 16> dgid;
   std::uint32_t flow_label;
@@ -250,6 +259,7 @@ struct CreateCq {
 };
 static_assert(sizeof(CreateCq) == 32);
 
+// The same as CreateCq with flags, without `response`: ExtendedHeader has that.
 struct CreateCqExtended {
   std::uint64_t user_handle;
   std::uint32_t cqe;
@@ -261,6 +271,8 @@ struct CreateCqExtended {
 };
 static_assert(sizeof(CreateCqExtended) == 32);
 
+// `comp_mask` and `response_length` tell a newer library how much of its reply an older kernel
+// knows.
 struct CreateCqExtendedReply {
   std::uint32_t handle;
   std::uint32_t cqe;
@@ -276,6 +288,7 @@ struct ResizeCq {
 };
 static_assert(sizeof(ResizeCq) == 16);
 
+// Arms the queue for one event: of any completion, or only of solicited ones and errors.
 struct RequestNotify {
   std::uint32_t handle;
   std::uint32_t solicited_only;
@@ -291,6 +304,7 @@ struct CreateAh {
 };
 static_assert(sizeof(CreateAh) == 56);
 
+// Address in the program (`start`), and what peers are to call it (`hca_va`).
 struct RegMr {
   std::uint64_t response;
   std::uint64_t start;
@@ -314,6 +328,7 @@ struct ReregMr {
 static_assert(sizeof(ReregMr) == 48);
 enum ReregFlag : std::uint32_t { kReregRange = 1, kReregPd = 2, kReregAccess = 4, kReregKnown = 7 };
 
+// Type 1 is bound by a verb of its own, type 2 by a posted request.
 struct AllocMw {
   std::uint64_t response;
   std::uint32_t pd;
@@ -340,6 +355,7 @@ struct CreateSrqReply {
 };
 static_assert(sizeof(CreateSrqReply) == 16);
 
+// `attr_mask` (SrqMask) says which of the two limits is meant.
 struct ModifySrq {
   std::uint32_t handle;
   std::uint32_t attr_mask;
@@ -357,6 +373,7 @@ struct QuerySrqReply {
 };
 static_assert(sizeof(QuerySrqReply) == 16);
 
+// For both attaching and detaching; the group is a GID.
 struct Multicast {
   std::array<std::byte, 16> gid;
   std::uint32_t qp;
@@ -375,6 +392,7 @@ struct PostSend {
 };
 static_assert(sizeof(PostSend) == 24);
 
+// `handle` in the reply names the queue pair in later commands, `qpn` on the network.
 struct CreateQp {
   std::uint64_t response;
   std::uint64_t user_handle;
@@ -435,6 +453,7 @@ struct CreateQpExtendedReply {
 };
 static_assert(sizeof(CreateQpExtendedReply) == 40);
 
+// `attr_mask` says which members mean something; the bits are those of ibv_modify_qp().
 struct ModifyQp {
   QpDestination dest;
   QpDestination alt_dest;
@@ -465,6 +484,7 @@ struct ModifyQp {
 };
 static_assert(sizeof(ModifyQp) == 112 && offsetof(ModifyQp, rnr_retry) == 107);
 
+// With a rate limit, for which ModifyQp has no room.
 struct ModifyQpExtended {
   ModifyQp base;
   std::uint32_t rate_limit;
@@ -472,6 +492,7 @@ struct ModifyQpExtended {
 };
 static_assert(sizeof(ModifyQpExtended) == 120);
 
+// The same members as in ModifyQp, with what the queue pair was made with.
 struct QueryQp {
   QpDestination dest;
   QpDestination alt_dest;
@@ -515,7 +536,7 @@ enum class AsyncEvent : std::uint32_t {
   port_error = 10,
 };
 
-// Of a region.
+// Rights of a region, as programs give them.
 enum Access : std::uint32_t {
   kAccessLocalWrite = 1U << 0,
   kAccessRemoteWrite = 1U << 1,
@@ -525,6 +546,7 @@ enum Access : std::uint32_t {
   kAccessOptional = 0x3FF00000,  // a device may ignore these
 };
 
+// As programs number them; a device type refuses what it does not have.
 enum QpTypeNumber : std::uint8_t {
   kQpRc = 2,
   kQpUc = 3,

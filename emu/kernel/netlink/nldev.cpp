@@ -1,10 +1,12 @@
 // Owns the messages and attributes of the RDMA core's netlink interface, by which libibverbs and
 // the `rdma` tool list devices.
-//
 // A request is a datagram of messages, each a header (nlmsghdr) and attributes of number, length
 // and value, which may nest. A request for one device is answered by one message; a dump
 // (NLM_F_DUMP) by one for each device and a last one that says that it is over. What the tool may
 // ask for and an emulated device does not have is EOPNOTSUPP, as from an older kernel.
+//
+// libibverbs asks here first and falls back to sysfs if nobody answers; the answers therefore have
+// to agree with the tree of emu/kernel/sysfs.
 #include "emu/kernel/netlink/nldev.hpp"
 
 #include <linux/netlink.h>
@@ -35,6 +37,7 @@ enum Command : std::uint16_t {
   kGetStatistics = 17,
 };
 
+// The numbers of the kernel's attributes. Some are used on several levels of nesting.
 enum Attribute : std::uint16_t {
   kDeviceIndex = 1,
   kDeviceName = 2,
@@ -68,7 +71,9 @@ enum Attribute : std::uint16_t {
 constexpr std::uint32_t kOnlyPort = 1;
 constexpr std::uint64_t kVerbsAbi = 1;
 
-// One message; attributes are appended to it.
+// One message; attributes are appended to it. Lengths are written at the end, by finish() and
+// nest(), since only then they are known. Everything is padded to four bytes; a length does not
+// count its padding.
 class Message {
  public:
   Message(std::uint16_t type, std::uint16_t flags, const nlmsghdr& asked, std::uint32_t port) {
@@ -121,7 +126,8 @@ struct Asked {
   std::string character_type;
 };
 
-// False: malformed.
+// Attributes that mean nothing here are skipped, as in the kernel. False: a length is wrong, so
+// nothing behind it can be trusted.
 bool read_attributes(std::span<const std::byte> bytes, Asked& asked) {
   while (bytes.size() >= sizeof(nlattr)) {
     nlattr header{};
@@ -150,13 +156,15 @@ bool read_attributes(std::span<const std::byte> bytes, Asked& asked) {
   return true;
 }
 
-// Answers the messages of one datagram, in their order.
+// Answers the messages of one datagram, in their order. Lives for one call of answer().
 class Conversation {
  public:
   Conversation(std::uint32_t port, std::span<const DeviceFacts> devices,
                std::span<const CharacterDevice> others)
       : port_(port), devices_(devices), others_(others) {}
 
+  // Answers like netlink's core: messages that are no requests get no answer, netlink's own kinds
+  // at most the acknowledgement that they ask for. An error is always told.
   void take(const nlmsghdr& header, std::span<const std::byte> attributes) {
     if ((header.nlmsg_flags & NLM_F_REQUEST) == 0) {
       return;
@@ -224,6 +232,7 @@ class Conversation {
   }
 
   // Null: none was named, or there is none of that index.
+  // A device is asked for by index only, as the tool does after a dump.
   [[nodiscard]] const DeviceFacts* find(const Asked& asked) const {
     const auto found =
         std::find_if(devices_.begin(), devices_.end(),
@@ -231,6 +240,7 @@ class Conversation {
     return found == devices_.end() ? nullptr : &*found;
   }
 
+  // One message about one device; which attributes it has depends on the command.
   void tell(const nlmsghdr& header, std::uint16_t command, const DeviceFacts& device, bool all) {
     Message message(header.nlmsg_type, all ? NLM_F_MULTI : 0, header, port_);
     message.put(kDeviceIndex, device.index).put(kDeviceName, device.name);

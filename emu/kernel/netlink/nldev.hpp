@@ -1,5 +1,5 @@
 // Owns answering what tools ask the kernel's RDMA core by netlink: which devices and ports there
-// are, their state, counters and resources.
+// are, their state, counters and resources. Pure: the owner has the socket, and collects the facts.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,7 @@
 
 namespace weft::kernel::nldev {
 
+// Counters or numbers of objects, in the order in which they are told.
 using Named = std::vector<std::pair<std::string, std::uint64_t>>;
 
 // What is told of one device, which has one port.

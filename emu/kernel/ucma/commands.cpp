@@ -57,6 +57,8 @@ int CmFile::create_id(Call& call) {
   return 0;
 }
 
+// Waits for nothing: events that the program has fetched and not acknowledged are the library's
+// affair, which is why it is told how many there were.
 int CmFile::destroy_id(Call& call) {
   Contexts::Context* context = nullptr;
   if (const int error = find(call.read<ucma::DestroyId>().id, context); error != 0) {
@@ -239,6 +241,7 @@ int CmFile::accept(Call& call) {
   return error;
 }
 
+// The program says no to a request; what goes over the wire depends on the id's phase.
 int CmFile::reject(Call& call) {
   const auto command = call.read<ucma::Reject>();
   const auto reason =
@@ -261,6 +264,7 @@ int CmFile::disconnect(Call& call) {
   return error != 0 ? error : call.manager.disconnect(call.now, context->handle);
 }
 
+// The library asks before each transition of its queue pair, and applies the answer unchanged.
 int CmFile::init_qp_attr(Call& call) {
   const auto command = call.read<ucma::InitQpAttr>();
   if (command.qp_state > cm::kQpError) {
@@ -338,6 +342,7 @@ int CmFile::join_multicast(Call& call) {
   return join(call, command.id, command.uid, *address);
 }
 
+// The group's number is what the program leaves by, and what the join's event names.
 int CmFile::join(Call& call, std::uint32_t id, std::uint64_t uid,
                  const cm::SocketAddress& address) {
   Contexts::Context* context = nullptr;

@@ -24,6 +24,7 @@ void Contexts::dispatch(roce::cm::Manager& manager) {
   }
 }
 
+// Through the files, so that connection requests in their queues go as well.
 void Contexts::destroy_all(roce::cm::Manager& manager, TimePoint now) {
   while (!contexts_.empty()) {
     Context& context = contexts_.begin()->second;

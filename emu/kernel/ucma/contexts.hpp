@@ -33,6 +33,8 @@ class CmHost {
   ~CmHost() = default;
 };
 
+// Two numbers name an id: the program's (Context::id), which is reused only after destroy, and the
+// manager's handle. A connection that no program has fetched yet has only the handle.
 class Contexts {
  public:
   struct Context {
@@ -71,6 +73,7 @@ class Contexts {
  private:
   static constexpr std::size_t kMaxGroups = 65536;
 
+  // Numbers are shared by all files, as in the kernel, since MIGRATE_ID moves ids between them.
   FreeNumbers ids_;
   std::map<std::uint32_t, Context> contexts_;
   std::map<std::uint32_t, std::uint32_t> by_handle_;

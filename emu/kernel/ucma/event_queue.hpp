@@ -11,6 +11,7 @@
 
 namespace weft::kernel {
 
+// Peers cannot make it long: their requests are bounded by the backlog (cm::Manager).
 class CmEventQueue {
  public:
   struct Entry {

@@ -71,6 +71,8 @@ CmFile::~CmFile() {
   });
 }
 
+// The order of checks is the kernel's. A longer body than known is cut: a newer library's end is
+// not looked at.
 ssize_t CmFile::write(const void* buffer, std::size_t size) {
   ucma::Header header{};
   if (size < sizeof header) {
@@ -141,7 +143,7 @@ int CmFile::take_over(const Entry& entry, std::span<const std::byte> body, std::
   return run(entry, body, room, other.get());
 }
 
-// The context is named by number, because the program may destroy it before it takes the event.
+// A context is named by number, because the program may destroy it before it takes the event.
 void CmFile::queue(const Contexts::Context& context, const roce::cm::Event& event) {
   CmEventQueue::Entry& entry = events_.entries().emplace_back();
   entry.context = context.id;

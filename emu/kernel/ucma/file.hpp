@@ -15,6 +15,8 @@
 
 namespace weft::kernel {
 
+// One thread of the program at a time runs a command (CmHost::exclusively()); threads may share a
+// file.
 class CmFile {
  public:
   // Both must outlive it.
@@ -41,7 +43,8 @@ class CmFile {
                                       Contexts::Context& context);
 
  private:
-  // One command on its way.
+  // One command on its way. Lives for one write(); the handler fills `reply`, which is copied to
+  // the program afterwards.
   struct Call {
     roce::cm::Manager& manager;
     TimePoint now;

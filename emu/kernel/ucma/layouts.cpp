@@ -40,6 +40,7 @@ std::uint16_t family_of(std::span<const std::byte> socket) {
   return family;
 }
 
+// Always with a global route, and no LID: on Ethernet there is nothing else.
 void put_address(ucma::AhAttributes& to, const cm::Path& path) {
   to.dgid = path.destination.bytes;
   to.flow_label = path.flow_label;
@@ -102,6 +103,8 @@ std::size_t write_socket(const cm::SocketAddress& address, std::span<std::byte> 
   return sizeof(ucma::SocketIn6);
 }
 
+// Addresses and lengths of the program's are bounded by their types: private_data_len has 8 bits,
+// the array 256 bytes.
 cm::ConnectParameters read_parameters(const ucma::ConnParam& from) {
   cm::ConnectParameters to;
   to.qpn = from.qp_num;

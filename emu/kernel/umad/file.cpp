@@ -19,12 +19,14 @@ namespace umad = abi::umad;
 namespace wire = roce::wire;
 namespace endian = boost::endian;
 
+// The first part of every datagram of a class with long messages, and what is looked at of any
+// other.
 constexpr std::size_t kRmppHeaderBytes = 36;
 constexpr std::size_t kTransaction = 8;
 constexpr std::size_t kRmppFlags = 26;
 constexpr unsigned kRmppActive = 1;
 
-// Where the data of a class begin.
+// Where the data of a class begin: behind its own headers, so a shorter datagram is none.
 std::size_t data_offset(std::uint8_t management_class) {
   constexpr std::uint8_t kSubnetAdministration = 0x03;
   if (management_class == kSubnetAdministration) {
@@ -58,6 +60,8 @@ UmadFile::~UmadFile() {
   });
 }
 
+// The datagram is fetched in steps, as in the kernel: its header, the first bytes, by which it is
+// judged, and the rest when the agent is known.
 ssize_t UmadFile::write(const void* buffer, std::size_t size) {
   const auto from = reinterpret_cast<std::uint64_t>(buffer);
   int error = 0;
@@ -94,6 +98,8 @@ int UmadFile::send(TimePoint now, UmadSend& send, std::uint64_t body, std::size_
   const auto management_class = std::to_integer<std::uint8_t>(bytes[1]);
   const bool active = may_be_long(management_class) &&
                       (std::to_integer<unsigned>(bytes[kRmppFlags]) & kRmppActive) != 0;
+  // The kernel's own segmentation (RMPP) is not emulated; programs that segment themselves may go
+  // on.
   if (active && agent.kernel_segments) {
     return EOPNOTSUPP;  // the kernel would cut it into segments
   }
@@ -113,6 +119,8 @@ int UmadFile::send(TimePoint now, UmadSend& send, std::uint64_t body, std::size_
   send.agent = agent.number;
   send.may_repeat = active;
   send.mad = wire::read_mad_header(bytes);
+  // The agent's number goes into the transaction, so that the answer finds this process and agent;
+  // the lower half stays the program's, which will see it again in the answer.
   if (!wire::is_answer(send.mad)) {
     send.mad.transaction =
         std::uint64_t{agent.number} << wire::kAgentShift | (send.mad.transaction & 0xFFFFFFFF);
@@ -178,6 +186,7 @@ ssize_t UmadFile::take_first(void* buffer, std::size_t size) {
   return count;
 }
 
+// The program is too slow: what does not fit is lost, as in the kernel.
 void UmadFile::queue(const Unread& unread) {
   if (unread_.size() < kMaxUnread) {
     unread_.push_back(unread);
@@ -205,6 +214,7 @@ void UmadFile::deliver(std::uint32_t id, const ManagementArrival& arrival) {
   queue(unread);
 }
 
+// Gives the program its own datagram back, with a status: it knows by the transaction which one.
 void UmadFile::expire(const UmadSend& send) {
   Unread unread{};
   unread.header = send.header;
@@ -260,6 +270,7 @@ int UmadFile::register_agent2(std::uint64_t argument) {
   if (!fetch(request, argument)) {
     return EFAULT;
   }
+  // An unknown flag is answered with the flags that are known, in the program's own struct.
   if (request.qpn <= 1 && (request.flags & ~umad::kUserRmpp) != 0) {
     const std::uint32_t known = umad::kUserRmpp;
     const auto bytes = std::as_bytes(std::span(&known, 1));
@@ -320,6 +331,7 @@ int UmadFile::unregister_agent(std::uint64_t argument) {
   return 0;
 }
 
+// Only before the first agent, since the size of headers may not change while the program reads.
 int UmadFile::enable_pkey() {
   if (used_) {
     return EINVAL;

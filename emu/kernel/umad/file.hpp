@@ -18,7 +18,8 @@ namespace weft::kernel {
 // Classes whose messages may have several segments.
 [[nodiscard]] bool may_be_long(std::uint8_t management_class);
 
-// Errors are returned negative. Nothing sleeps.
+// Errors are returned negative. Nothing sleeps. Every call takes the NIC for itself
+// (UmadHost::exclusively()), so calls may come from any thread.
 class UmadFile {
  public:
   static constexpr std::size_t kMaxUnread = 8192;  // what comes then is lost
@@ -46,6 +47,7 @@ class UmadFile {
   void expire(const UmadSend& send);
 
  private:
+  // An entry of the file's table; its index is the id that the program knows.
   struct Agent {
     std::uint32_t number = 0;  // 0: none
     std::uint8_t rmpp_version = 0;

@@ -21,7 +21,7 @@ constexpr std::uint8_t kRmppVersion = 1;
 constexpr unsigned kMethods = 128;
 constexpr std::uint32_t kNumbers = (1U << wire::kAgentBits) - 1;
 
-// The kernel's own agents have these.
+// The kernel's own connection manager answers these, so no program may have them.
 bool is_kernels(const UmadRegistration& wanted) {
   return wanted.management_class == wire::kCmClass &&
          wanted.class_version == wire::kCmClassVersion && wanted.has_method(wire::kMethodSend);
@@ -47,6 +47,7 @@ int refusal_of(const UmadRegistration& wanted) {
 
 }  // namespace
 
+// Numbers of agents begin with the attachment: that is how weftd finds the process for an answer.
 UmadPort::UmadPort(UmadHost& host, const ManagementPort::Facts& facts)
     : host_(host),
       addresses_(facts.addresses.begin(), facts.addresses.end()),
@@ -145,6 +146,7 @@ UmadPort::ByTransaction::iterator UmadPort::forget(ByTransaction::iterator waiti
   return waiting_.erase(waiting);
 }
 
+// A request is sent again after its time-out, as often as the program allowed, and then given up.
 void UmadPort::on_timeout(TimePoint now) {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     const auto at = deadlines_.begin()->second;
@@ -173,6 +175,7 @@ bool UmadPort::next_message(ManagementMessage& out) {
   return true;
 }
 
+// By class, version, method and, for vendors' classes, the vendor: all of these were claimed.
 const UmadPort::Agent* UmadPort::agent_of_request(const wire::MadHeader& mad) const {
   if (mad.class_version >= kMaxClassVersion || mad.management_class >= kMaxClass) {
     return nullptr;
@@ -182,6 +185,7 @@ const UmadPort::Agent* UmadPort::agent_of_request(const wire::MadHeader& mad) co
   return found == by_service_.end() ? nullptr : &agents_.at(found->second);
 }
 
+// Management datagrams come from anybody; what nobody has registered for is dropped in silence.
 void UmadPort::on_message(TimePoint /*now*/, const ManagementArrival& arrival) {
   const wire::MadHeader mad = wire::read_mad_header(arrival.message);
   const bool is_bad_of_cm = mad.management_class == wire::kCmClass &&

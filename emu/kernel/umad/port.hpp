@@ -66,6 +66,7 @@ struct UmadSend {
   bool may_repeat = false;      // a program's own segments of a long message have one number
 };
 
+// Numbers name agents across files and processes of the machine; ids are a file's own.
 class UmadPort final : public ManagementAgent {
  public:
   static constexpr std::size_t kMaxWaiting = 4096;   // for an answer
@@ -105,6 +106,8 @@ class UmadPort final : public ManagementAgent {
     std::uint32_t id = 0;
     std::vector<std::uint64_t> services;  // that it answers to
   };
+  // A request that waits for its answer. The map finds it by transaction, the set by deadline;
+  // serial keeps the order among equal deadlines.
   struct Waiting {
     UmadSend send;
     std::uint32_t tries_left = 0;

@@ -1,5 +1,6 @@
-// Owns which attributes a queue pair gets in which state, as the kernel's connection manager
-// gives them.
+// Owns which attributes a queue pair gets in which state, as the kernel's connection manager gives
+// them (INIT_QP_ATTR). The library applies them unchanged, so a wrong one shows as a connection
+// that does not come up, or loses packets.
 #include <cerrno>
 
 #include "emu/roce/cm/manager.hpp"
@@ -11,6 +12,7 @@ constexpr std::uint32_t kRemoteWrite = 2;
 constexpr std::uint32_t kRemoteRead = 4;
 constexpr std::uint32_t kRemoteAtomic = 8;
 
+// The phases in which the peer's numbers are known.
 bool has_peer(Phase phase) {
   return phase == Phase::request_received || phase == Phase::reply_received ||
          phase == Phase::reply_sent || phase == Phase::established;
@@ -28,6 +30,8 @@ void ready_to_receive(const Connection& id, QpSettings& settings) {
   }
 }
 
+// Both sides chose their own first number and told the other: what arrives begins with ours, what
+// is sent with the peer's.
 void ready_to_send(const Connection& id, QpSettings& settings) {
   settings.mask = kMaskState | kMaskSqPsn;
   settings.sq_psn = mutated(Mutation::mix_numbers) ? id.sequence : id.send_sequence;
@@ -46,6 +50,7 @@ int Manager::qp_settings(Handle handle, std::uint32_t state, QpSettings& setting
   Connection& id = ids_[handle.value()];
   settings = QpSettings{};
   settings.state = state;
+  // Datagram ids, and ids that have not asked yet, only get what INIT needs.
   if (id.transport == Transport::ud || id.local_id == 0) {  // before there is a connection
     settings.mask = kMaskState | kMaskPkeyIndex | kMaskPort;
     if (id.transport == Transport::ud) {

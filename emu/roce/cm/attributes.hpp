@@ -27,6 +27,7 @@ enum QpMask : std::uint32_t {
   kMaskDestQpn = 1U << 20,
 };
 
+// States, numbered as the verbs number them.
 inline constexpr std::uint32_t kQpInit = 1;
 inline constexpr std::uint32_t kQpRtr = 2;
 inline constexpr std::uint32_t kQpRts = 3;

@@ -22,11 +22,13 @@ constexpr std::uint8_t kAboutRequest = 0;
 constexpr std::uint8_t kAboutReply = 1;
 constexpr std::uint8_t kAboutNeither = 2;
 
-// Of what this side begins.
+// The transaction of what this side begins; an answer repeats that of the question.
 std::uint64_t transaction_of(std::uint32_t local_id) { return std::uint64_t{1} << 32 | local_id; }
 
 std::uint8_t three_bits(std::uint8_t count) { return std::min(count, kMaxQpRetries); }
 
+// The IP addresses and the port that rdma_cm programs speak of, which the connection's GIDs do not
+// say (annex 11 of the specification).
 void put_ip_header(const Connection& id, wire::CmMessage& message) {
   wire::CmIpHeader header;
   header.ip_version = id.destination.is_v4() ? 4 : 6;
@@ -38,6 +40,8 @@ void put_ip_header(const Connection& id, wire::CmMessage& message) {
 
 }  // namespace
 
+// The upper byte is the attachment, by which weftd finds the process that an answer is for. Numbers
+// go round, so that a late message of a former connection finds no new one.
 void Manager::give_local_id(std::uint32_t slot) {
   Connection& id = ids_[slot];
   const std::uint32_t upper = std::uint32_t{config_.nics[id.nic].attachment} << kAttachmentShift;
@@ -48,6 +52,7 @@ void Manager::give_local_id(std::uint32_t slot) {
   by_local_id_.insert(id.local_id, slot);
 }
 
+// A Q_Key is fixed with its first use; services for datagrams have a well-known one (rdma_cm's).
 int Manager::set_qkey(Connection& id, std::uint32_t qkey) const {
   if (id.qkey != 0) {
     return qkey != 0 && qkey != id.qkey ? EINVAL : 0;
@@ -145,6 +150,8 @@ int Manager::send_sidr_request(TimePoint now, std::uint32_t slot, const ConnectP
   return 0;
 }
 
+// Two meanings, by side: with parameters the passive side answers a request, without them the
+// active side confirms a reply whose queue pair the library has brought up.
 int Manager::accept(TimePoint now, Handle handle, const ConnectParameters* parameters) {
   const std::uint32_t slot = handle.value();
   Connection& id = ids_[slot];
@@ -205,6 +212,7 @@ int Manager::send_ready(std::uint32_t slot) {
   return 0;
 }
 
+// SIDR_REP. Kept like a reliable message but without a timer: it is repeated when the request is.
 int Manager::answer_sidr(std::uint32_t slot, SidrStatus status, const ConnectParameters& with) {
   Connection& id = ids_[slot];
   if (id.phase != Phase::sidr_received) {
@@ -231,6 +239,7 @@ int Manager::answer_sidr(std::uint32_t slot, SidrStatus status, const ConnectPar
   return 0;
 }
 
+// The program's own rejection; for datagrams a status does the same.
 int Manager::reject(TimePoint now, Handle handle, Reason reason, const PrivateData& data) {
   const std::uint32_t slot = handle.value();
   if (ids_[slot].transport == Transport::ud) {
@@ -241,6 +250,8 @@ int Manager::reject(TimePoint now, Handle handle, Reason reason, const PrivateDa
   return send_reject(now, slot, reason, data.span());
 }
 
+// Which message is rejected follows from the phase. After a REP the peer may already send, so the
+// id rests; before it there is nothing to wait for.
 int Manager::send_reject(TimePoint now, std::uint32_t slot, Reason reason,
                          std::span<const std::byte> data) {
   Connection& id = ids_[slot];
@@ -273,6 +284,7 @@ int Manager::send_reject(TimePoint now, std::uint32_t slot, Reason reason,
   return 0;
 }
 
+// Also right when the peer has begun to disconnect: then this is the answer.
 int Manager::disconnect(TimePoint now, Handle handle) {
   const std::uint32_t slot = handle.value();
   const Phase phase = ids_[slot].phase;
@@ -309,11 +321,14 @@ int Manager::send_disconnect_reply(TimePoint now, std::uint32_t slot) {
   return 0;
 }
 
-// The peer is told once; no answer is awaited.
+// An id goes. The peer is told once; no answer is awaited, because nobody would be left to act on
+// it.
 void Manager::part(TimePoint now, std::uint32_t slot) {
   Connection& id = ids_[slot];
   switch (mutated(Mutation::leave_silently) ? Phase::idle : id.phase) {
     case Phase::request_sent: {
+      // A REQ is taken back by a rejection for timeout, which names the sender by its GUID: the
+      // peer may not have told us its own number yet.
       Message message = answer_of(id, wire::CmKind::reject);
       message.reason = static_cast<std::uint16_t>(Reason::timeout);
       message.refused_kind = kAboutNeither;
@@ -349,6 +364,7 @@ void Manager::part(TimePoint now, std::uint32_t slot) {
   forget_peer(now, slot, Reason::stale_connection);
 }
 
+// The RTU has come, or the queue pair has heard the peer's first packet, which says the same.
 int Manager::establish(Handle handle) {
   const std::uint32_t slot = handle.value();
   Connection& id = ids_[slot];

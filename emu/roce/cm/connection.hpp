@@ -1,5 +1,6 @@
 // Owns what the manager knows of one id: what the program did with it (its state as rdma_cm sees
-// it), and how far its connection has come (its state as the protocol sees it).
+// it), and how far its connection has come (its phase as the protocol sees it). The two change for
+// different reasons, so each call and each message looks at the one that it depends on.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 
 namespace weft::roce::cm {
 
+// As Linux's rdma_cm has them, without the states that wait for something: resolving takes no time.
 enum class IdState : std::uint8_t {
   free,
   idle,
@@ -37,6 +39,7 @@ enum class Phase : std::uint8_t {
   sidr_answered,
 };
 
+// Lives in a slot of the manager's Slab from create() or an arriving request until destroy().
 struct Connection {
   IdState state = IdState::free;
   Phase phase = Phase::idle;
@@ -64,6 +67,7 @@ struct Connection {
   std::uint64_t remote_guid = 0;
   std::uint64_t transaction = 0;
   std::uint64_t service = 0;
+  // Numbers of queue pairs, and the first sequence numbers of both directions.
   std::uint32_t local_qpn = 0;
   std::uint32_t remote_qpn = 0;
   std::uint32_t sequence = 0;  // that the peer's packets begin with

@@ -30,6 +30,8 @@ Manager::Manager(Config config, ServiceClaims& claims, const Reachability& reach
       ids_(config_.max_ids),
       next_number_(static_cast<std::uint32_t>(rng_.next()) & kNumberMask) {}
 
+// Each connection begins with another sequence number: a late packet of a former one is not in its
+// window.
 std::uint32_t Manager::allocate() {
   const std::uint32_t slot = ids_.allocate();
   if (slot != kNone) {
@@ -79,6 +81,8 @@ void Manager::destroy(TimePoint now, Handle handle) {
   free(slot);
 }
 
+// Events of the id itself, and with each unfetched connect_request the connection that it
+// announces, since no program knows that one yet.
 void Manager::drop_events(TimePoint now, Handle handle) {
   std::vector<Handle> unheard;
   std::erase_if(events_, [&](const Event& event) {
@@ -153,6 +157,8 @@ int Manager::bind(Handle handle, SocketAddress address) {
   return 0;
 }
 
+// A destination of "any" is this host. Reaching it is asked for every own address in turn; the
+// first one that works becomes the id's address, as a route lookup would choose it.
 int Manager::resolve_address(Handle handle, SocketAddress source, SocketAddress destination) {
   Connection& id = ids_[handle.value()];
   if (id.state == IdState::idle) {
@@ -199,6 +205,8 @@ int Manager::resolve_address(Handle handle, SocketAddress source, SocketAddress 
   return 0;
 }
 
+// There is no subnet manager on Ethernet: the path is made of what the port and the id's options
+// say.
 int Manager::resolve_route(Handle handle) {
   Connection& id = ids_[handle.value()];
   if (id.state != IdState::address_resolved) {
@@ -218,6 +226,7 @@ int Manager::resolve_route(Handle handle) {
   return 0;
 }
 
+// Here `reuse` ends: two listeners on one port could not be told apart.
 int Manager::listen(Handle handle, std::uint32_t backlog) {
   const std::uint32_t slot = handle.value();
   Connection& id = ids_[slot];
@@ -245,6 +254,8 @@ int Manager::listen(Handle handle, std::uint32_t backlog) {
   return 0;
 }
 
+// RoCE has no registry of groups (InfiniBand's SA): joining only says how to send. Receivers attach
+// their queue pairs themselves.
 int Manager::join(Handle handle, const SocketAddress& address, std::uint32_t number) {
   constexpr int kNotSupported = 524;  // Linux's ENOTSUPP, which no header of programs names
   Connection& id = ids_[handle.value()];
@@ -278,6 +289,7 @@ void Manager::took_request(Handle listener) {
   id.waiting -= id.waiting > 0 ? 1U : 0U;
 }
 
+// Switching reuse on is allowed late, switching it off only before the port is taken, as in Linux.
 int Manager::set_reuse(Handle handle, bool on) {
   Connection& id = ids_[handle.value()];
   if (id.state != IdState::idle && (!on || id.state == IdState::listening)) {

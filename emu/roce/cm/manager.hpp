@@ -98,16 +98,20 @@ class Manager {
  private:
   using Message = wire::CmMessage;
   using RemoteKey = std::pair<std::uint64_t, std::uint32_t>;  // GUID of the NIC, and a number of it
+  // Identifies an SIDR request: its sender's address and number. There is no GUID in it.
   struct SidrKey {
     std::array<std::uint64_t, 2> address;
     std::uint32_t request;
     auto operator<=>(const SidrKey&) const = default;
   };
+  // A connection that is remembered after its end, so that a late copy of its REQ is refused again
+  // and makes no new connection.
   struct Ended {
     TimePoint until;
     Reason reason;
     std::uint32_t sequence;  // of its REQ; another process may count up to the same number
   };
+  // A message with its addresses, checked in form only.
   struct Arrival {
     TimePoint now;
     srd::Address from;
@@ -190,6 +194,8 @@ class Manager {
   Ports ports_;
   Slab<Connection> ids_;
   std::uint32_t next_number_;  // of communication ids, below the attachment
+  // Tables by which a message finds its id. by_remote_qpn_ finds a stale connection of a queue
+  // pair.
   FlatMap<std::uint32_t> by_local_id_;
   std::map<RemoteKey, std::uint32_t> by_remote_id_;
   std::map<RemoteKey, std::uint32_t> by_remote_qpn_;

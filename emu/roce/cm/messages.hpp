@@ -10,7 +10,7 @@
 
 namespace weft::roce::cm {
 
-// What Linux's rdma_cm asks for.
+// What Linux's rdma_cm asks for; times as exponents, 4.096 us * 2^n.
 inline constexpr std::uint8_t kResponseTimeout = 20;  // 4.096 us * 2^n
 inline constexpr std::uint8_t kMaxRetries = 15;
 inline constexpr std::uint8_t kMraTimeout = 24;
@@ -21,7 +21,8 @@ inline constexpr std::uint8_t kMaxQpRetries = 7;  // three bits
   return std::chrono::milliseconds{std::int64_t{1} << (exponent > 8 ? exponent - 8 : 0)};
 }
 
-// Of a queue pair: twice the way, and the time that the other end takes to acknowledge.
+// Of a queue pair: twice the way, and the time that the other end takes to acknowledge. Both are
+// exponents, so their sum is the larger one, or one more where they are close.
 [[nodiscard]] constexpr std::uint8_t ack_timeout_of(std::uint8_t ack_delay, std::uint8_t lifetime) {
   const int way = lifetime + 1;
   const int delay = ack_delay;

@@ -1,4 +1,5 @@
 // Owns the deliberate defects of the connection manager, for the proof that its tests notice each.
+// A mutation names what goes wrong; the code says where.
 #pragma once
 
 #include <cstdint>

@@ -19,6 +19,8 @@ Ports::~Ports() {
   }
 }
 
+// EADDRNOTAVAIL and EADDRINUSE are the errors that Linux gives for the two cases; programs tell
+// them apart.
 int Ports::conflict(std::uint32_t owner, const Binding& binding, bool reuse) const {
   const auto found = services_.find(service_id(binding.space, binding.address.port));
   if (found == services_.end()) {
@@ -41,6 +43,7 @@ int Ports::conflict(std::uint32_t owner, const Binding& binding, bool reuse) con
   return 0;
 }
 
+// Tries at random, as Linux does, so that two processes seldom ask weftd for the same port.
 int Ports::find_port(std::uint32_t owner, Binding& binding) {
   for (int i = 0; i < kMaxTries; ++i) {
     Binding attempt = binding;
@@ -54,6 +57,7 @@ int Ports::find_port(std::uint32_t owner, Binding& binding) {
   return EADDRNOTAVAIL;
 }
 
+// The claim comes last: it asks another process and would have to be taken back after a conflict.
 int Ports::bind(std::uint32_t owner, Binding& binding) {
   if (binding.address.port == 0) {
     return find_port(owner, binding);
@@ -64,6 +68,7 @@ int Ports::bind(std::uint32_t owner, Binding& binding) {
   const std::uint64_t id = service_id(binding.space, binding.address.port);
   const auto found = services_.find(id);
   const bool claimed = found != services_.end() && found->second.claimed;
+  // An outgoing binding of this process may have the port without the claim.
   if (!binding.outgoing && !claimed && !claims_.claim(id)) {
     return EADDRINUSE;
   }

@@ -31,7 +31,8 @@ struct Binding {
   bool outgoing = false;    // no request is sent to it: other processes may have it, too
 };
 
-// Within the process several ids may have a port, at different addresses, or all with `reuse`.
+// Within the process several ids may have a port, at different addresses, or all with `reuse`. An
+// owner is the id's slot; the binding that is passed must be the one that was bound.
 class Ports {
  public:
   Ports(ServiceClaims& claims, std::uint64_t seed) : claims_(claims), rng_(seed) {}
@@ -55,6 +56,7 @@ class Ports {
     std::uint32_t owner;
     Binding binding;
   };
+  // One service: those who are bound to it here, and whether this process has claimed it.
   struct Service {
     std::vector<Entry> entries;
     bool claimed = false;

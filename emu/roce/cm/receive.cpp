@@ -53,6 +53,9 @@ void Manager::handle(const Arrival& arrival) {
   }
 }
 
+// By our own number first. The peer's number must fit, too, unless it is not known yet
+// (`with_remote_id` false: then it must still be 0), and the sender's address: numbers can be
+// guessed.
 std::uint32_t Manager::find(const Arrival& arrival, bool with_remote_id) const {
   const Message& message = arrival.message;
   const std::uint32_t slot = by_local_id_.find(message.remote_id);
@@ -63,6 +66,7 @@ std::uint32_t Manager::find(const Arrival& arrival, bool with_remote_id) const {
   return slot;
 }
 
+// For a message that has found no id, so nothing of an id is put into it.
 void Manager::refuse(const Arrival& arrival, Reason reason) {
   Message answer;
   answer.kind = wire::CmKind::reject;
@@ -76,6 +80,8 @@ void Manager::refuse(const Arrival& arrival, Reason reason) {
   post(arrival.to, arrival.from, 0, mad);
 }
 
+// The order matters: a copy of a REQ is recognised before anything that would refuse it, and a
+// connection that has ended before its queue pair is looked for.
 void Manager::handle_request(const Arrival& arrival) {
   const Message& message = arrival.message;
   const RemoteKey key{message.ca_guid, message.local_id};
@@ -118,6 +124,8 @@ void Manager::end_stale(std::uint32_t old, const Arrival& arrival) {
   }
 }
 
+// A copy of a REQ. While the program has not decided, an MRA asks the peer for patience (Linux
+// sends it at this point, too); after the REP the answer was lost.
 void Manager::handle_again(std::uint32_t slot, const Arrival& arrival) {
   Connection& id = ids_[slot];
   ++counters_.duplicates;
@@ -131,6 +139,8 @@ void Manager::handle_again(std::uint32_t slot, const Arrival& arrival) {
   }
 }
 
+// A listener with a wildcard address takes any destination, or only those of its own family.
+// Without room the request is dropped: it will be sent again.
 std::uint32_t Manager::find_listener(const Arrival& arrival, wire::CmIpHeader& header) {
   const bool datagram = arrival.message.kind == wire::CmKind::sidr_request;
   const auto [first, last] = listeners_.equal_range(arrival.message.service_id);
@@ -168,6 +178,7 @@ std::uint32_t Manager::find_listener(const Arrival& arrival, wire::CmIpHeader& h
   return kNone;
 }
 
+// Makes the passive side's id, which takes its options over from the listener.
 std::uint32_t Manager::accept_stranger(std::uint32_t listener, const Arrival& arrival,
                                        const wire::CmIpHeader& header) {
   const std::uint32_t slot = allocate();  // find_listener() has seen that there is room
@@ -211,6 +222,7 @@ void Manager::welcome(std::uint32_t listener, const Arrival& arrival,
   id.remote_guid = message.ca_guid;
   id.remote_qpn = message.qpn;
   id.send_sequence = message.starting_psn;
+  // What one side answers the other asks: resources and depth change places.
   id.initiator_depth = message.responder_resources;
   id.responder_resources = message.initiator_depth;
   id.retry_count = message.retry_count;
@@ -258,6 +270,7 @@ void Manager::handle_reply(const Arrival& arrival) {
   take_reply(slot, arrival);
 }
 
+// The REP brings the peer's numbers; from here on the id is found by them, too.
 void Manager::take_reply(std::uint32_t slot, const Arrival& arrival) {
   const Message& message = arrival.message;
   Connection& id = ids_[slot];
@@ -310,6 +323,7 @@ void Manager::handle_reply_again(const Arrival& arrival) {
   }
 }
 
+// An RTU that comes twice is only counted.
 void Manager::handle_ready(const Arrival& arrival) {
   const std::uint32_t slot = find(arrival);
   if (slot == kNone ||
@@ -320,6 +334,8 @@ void Manager::handle_ready(const Arrival& arrival) {
   (void)establish(Handle{slot});
 }
 
+// A rejection for timeout names its sender's GUID, since the receiver's number may not be known to
+// it.
 std::uint32_t Manager::find_timed_out(const Arrival& arrival) const {
   std::uint64_t guid = 0;
   for (std::size_t i = 0; i < sizeof guid; ++i) {
@@ -385,6 +401,7 @@ void Manager::handle_reject(const Arrival& arrival) {
   }
 }
 
+// MRA: the peer has the message and needs longer. The timer only moves; tries are not given back.
 void Manager::handle_acknowledgement(const Arrival& arrival) {
   const Message& message = arrival.message;
   const bool of_request = message.refused_kind == kAboutRequest;
@@ -398,6 +415,8 @@ void Manager::handle_acknowledgement(const Arrival& arrival) {
   deadlines_.set(slot, arrival.now + id.mad_timeout);
 }
 
+// A DREQ is answered by the program's own disconnect(), except where the id is over or unknown
+// here: then the answer was lost, and the peer would repeat its question until it gives up.
 void Manager::handle_disconnect(const Arrival& arrival) {
   const Message& message = arrival.message;
   const std::uint32_t slot = find(arrival);
@@ -444,6 +463,7 @@ void Manager::handle_disconnect(const Arrival& arrival) {
   }
 }
 
+// Also where both sides asked at the same time (disconnect_received).
 void Manager::handle_disconnect_reply(const Arrival& arrival) {
   const std::uint32_t slot = find(arrival);
   if (slot == kNone || (ids_[slot].phase != Phase::disconnect_sent &&
@@ -459,6 +479,7 @@ void Manager::handle_disconnect_reply(const Arrival& arrival) {
   }
 }
 
+// By the sender's address and number, since there is no connection to find it by.
 void Manager::handle_sidr_request(const Arrival& arrival) {
   const auto same = by_sidr_.find({arrival.from.words(), arrival.message.local_id});
   if (same != by_sidr_.end()) {
@@ -488,6 +509,7 @@ void Manager::handle_sidr_request(const Arrival& arrival) {
   events_.push_back(event);
 }
 
+// The answer ends the exchange; the id stays in state `connecting`, as Linux leaves it.
 void Manager::handle_sidr_reply(const Arrival& arrival) {
   const Message& message = arrival.message;
   const std::uint32_t slot = by_local_id_.find(message.local_id);

@@ -21,6 +21,7 @@ constexpr unsigned kAttachmentShift = 24;
 
 }  // namespace
 
+// A message with the id's numbers, in both directions.
 Manager::Message Manager::answer_of(const Connection& id, wire::CmKind kind) const {
   Message message;
   message.kind = kind;
@@ -30,6 +31,7 @@ Manager::Message Manager::answer_of(const Connection& id, wire::CmKind kind) con
   return message;
 }
 
+// Owners fetch messages in bursts; what does not fit is lost, as on the wire, and sent again.
 void Manager::post(const srd::Address& from, const srd::Address& to, std::uint8_t traffic_class,
                    std::span<const std::byte, wire::kMadSize> mad) {
   if (outgoing_.size() >= config_.max_outgoing) {
@@ -49,6 +51,7 @@ void Manager::post(const Connection& id, const Message& message) {
   post(id.path.source, id.path.destination, id.path.traffic_class, mad);
 }
 
+// The message is kept as bytes, so that a copy is the same to the last bit.
 void Manager::post_reliably(TimePoint now, std::uint32_t slot, const Message& message) {
   Connection& id = ids_[slot];
   wire::write_cm(message, id.mad);
@@ -66,6 +69,7 @@ void Manager::send_again(const Connection& id) {
 
 void Manager::stop_timer(std::uint32_t slot) { deadlines_.clear(slot); }
 
+// One timer per id serves both purposes: the next try, or the end of timewait.
 void Manager::on_timeout(TimePoint now) {
   while (deadlines_.earliest() <= now) {
     const std::uint32_t slot = deadlines_.earliest_index();
@@ -89,6 +93,8 @@ void Manager::on_timeout(TimePoint now) {
   }
 }
 
+// Nobody has answered. After a DREQ the connection is over in any case; otherwise the program hears
+// that its peer cannot be reached.
 void Manager::give_up(TimePoint now, std::uint32_t slot) {
   Connection& id = ids_[slot];
   const bool connecting = id.state == IdState::connecting;
@@ -106,6 +112,8 @@ void Manager::give_up(TimePoint now, std::uint32_t slot) {
   }
 }
 
+// The queue pair may still be hit by late packets, so the id rests as long as such a packet may
+// live.
 void Manager::enter_timewait(TimePoint now, std::uint32_t slot) {
   forget_peer(now, slot, Reason::stale_connection);
   ids_[slot].phase = Phase::timewait;
@@ -118,6 +126,8 @@ void Manager::reset(TimePoint now, std::uint32_t slot, Reason reason) {
   ids_[slot].phase = Phase::idle;
 }
 
+// Takes the id out of the tables that messages find it by. The oldest remembered end gives way when
+// there are too many.
 void Manager::forget_peer(TimePoint now, std::uint32_t slot, Reason reason) {
   Connection& id = ids_[slot];
   if (id.knows_remote_qpn) {

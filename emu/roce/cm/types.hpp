@@ -89,6 +89,7 @@ struct Path {
   std::uint8_t gid_index = 0;
 };
 
+// As large as the kernel's interface has it; `size` says how much is meant.
 struct PrivateData {
   std::array<std::byte, 256> bytes{};
   std::uint8_t size = 0;
@@ -141,7 +142,7 @@ struct Event {
   std::uint32_t group = 0;  // of a multicast_join: the number that it was asked for with
 };
 
-// Why a connection is rejected.
+// Why a connection is rejected: those of the specification's reasons that are used here.
 enum class Reason : std::uint16_t {
   timeout = 4,
   unsupported = 5,

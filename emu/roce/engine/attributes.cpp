@@ -14,6 +14,7 @@ struct Rule {
   std::uint32_t optional = 0;
 };
 
+// INIT again may change what the first step has set.
 Rule to_init(QpType type, QpState from) {
   const std::uint32_t key = type == QpType::ud ? kMaskQkey : kMaskAccess;
   const std::uint32_t attributes = kMaskPkeyIndex | kMaskPort | key;
@@ -57,6 +58,7 @@ Rule to_rts(QpType type, QpState from) {
   return {from != QpState::sqe || type != QpType::rc, 0, running(type)};
 }
 
+// Draining first (RTS to SQD), then changes while nothing is under way (SQD to SQD).
 Rule to_sqd(QpType type, QpState from) {
   if (from == QpState::rts) {
     return {true, 0, kMaskSqdEvent};
@@ -110,6 +112,7 @@ int check_modify(QpType type, QpState current, std::uint32_t mask, const QpAttri
       (given & ~(rule.required | rule.optional)) != 0) {
     return EINVAL;
   }
+  // Values of attributes that are not given are not looked at: programs leave garbage in them.
   const auto has = [mask](std::uint32_t bit) { return (mask & bit) != 0; };
   const bool good = (!has(kMaskPort) || attributes.port == 1) &&
                     (!has(kMaskPkeyIndex) || attributes.pkey_index == 0) &&

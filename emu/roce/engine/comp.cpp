@@ -1,4 +1,10 @@
 // Owns the completer: what acknowledgements, responses and silence mean for requests.
+//
+// Requests complete in order, so everything is about the oldest one (the head of the send queue). A
+// response first completes all that is before it (acknowledge_to()), and is then for the head
+// itself. Losses are noticed in three ways: a NAK for a gap, a response that skips a READ's or
+// atomic's answer, and silence until the timer. All three send again from the oldest unacknowledged
+// PSN (retry()).
 #include <algorithm>
 #include <array>
 
@@ -154,6 +160,7 @@ void Engine::take_read_response(QueuePair& qp, const Arrival& arrival) {
   }
 }
 
+// The answer to a compare-and-swap or fetch-and-add: the value that was found.
 void Engine::take_atomic_response(QueuePair& qp, const Arrival& arrival) {
   const std::uint64_t position = qp.send_queue.head();
   const SendWqe& wqe = qp.send_queue.at(position);
@@ -162,6 +169,7 @@ void Engine::take_atomic_response(QueuePair& qp, const Arrival& arrival) {
     ++counters_.stale_responses;
     return;
   }
+  // The value is scattered like a packet's payload, so keys and segments are checked in one place.
   srd::RxPacket value;
   value.bytes = std::as_bytes(std::span(&arrival.packet.original, 1));
   if (!scatter(qp, qp.send_queue.segments(position), 0, {arrival.packet, value, arrival.outer}, 0,
@@ -321,6 +329,7 @@ void Engine::fail_head(QueuePair& qp, WcStatus status) {
   flush_sends(qp);
 }
 
+// The three deadlines of a queue pair share one entry in the heap, so each is looked at.
 void Engine::on_qp_timeout(TimePoint now, QueuePair& qp) {
   Requester& req = qp.req;
   if (req.rnr_until <= now) {

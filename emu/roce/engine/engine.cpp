@@ -15,6 +15,7 @@
 namespace weft::roce {
 namespace {
 
+// DCQCN's receiver sends no more than one congestion notification in 50 us.
 constexpr Duration kNotificationGap = std::chrono::microseconds{50};  // of one queue pair
 constexpr std::uint16_t kPkeyBits = 0x7FFF;                           // without the membership bit
 
@@ -57,6 +58,7 @@ QueuePair* Engine::find(std::uint32_t qpn) const {
   return index < qps_.size() ? qps_[index].get() : nullptr;
 }
 
+// The search goes on where the last one ended, so that a number rests as long as possible.
 std::uint32_t Engine::create_qp(const QpSetup& request) {
   if (request.max_send_sge > kMaxSge || request.max_receive_sge > kMaxSge ||
       request.max_send == 0 || (request.max_receive == 0 && request.srq == kNoSrq)) {
@@ -123,12 +125,15 @@ void Engine::apply(QueuePair& qp, std::uint32_t mask, const QpAttributes& from) 
   copy(kMaskMaxReads, to.max_reads, from.max_reads);
   copy(kMaskMinRnrTimer, to.min_rnr_timer, from.min_rnr_timer);
   copy(kMaskDestQpn, to.destination_qpn, from.destination_qpn);
+  // 1 stands for 256 bytes.
   if ((mask & kMaskPathMtu) != 0) {
     qp.mtu = 128U << from.path_mtu;
   }
   if ((mask & kMaskRqPsn) != 0) {
     to.rq_psn = from.rq_psn & kPsnMask;
     qp.resp.expected = to.rq_psn;
+    // What came last before the first packet, so that a duplicate's acknowledgement says nothing
+    // new.
     qp.resp.acknowledged = psn_plus(to.rq_psn, kPsnMask);
   }
   if ((mask & kMaskSqPsn) != 0) {
@@ -140,6 +145,7 @@ void Engine::apply(QueuePair& qp, std::uint32_t mask, const QpAttributes& from) 
     qp.resp.resources.assign(from.max_dest_reads, Resource{});
     qp.resp.next_resource = 0;
   }
+  // A change of attributes gives the retries back, as a transition does.
   qp.req.retries_left = to.retry_count;
   qp.req.rnr_left = to.rnr_retry;
 }
@@ -182,7 +188,8 @@ int Engine::modify_qp(TimePoint now, std::uint32_t qpn, std::uint32_t mask,
   return 0;
 }
 
-// A new queue pair in the place of the old one. It stays in the lists that name it.
+// A new queue pair in the place of the old one. It stays in the lists that name it. Its peer is
+// forgotten, too: packets of the old connection meet a queue pair in RESET.
 void Engine::reset(QueuePair& qp) {
   const std::uint32_t index = qp.qpn - config_.first_qpn;
   const bool was_ready = qp.ready;
@@ -245,6 +252,7 @@ void Engine::enter_error(QueuePair& qp) {
   set_deadline(qp);
 }
 
+// Completes all that is posted, in order.
 void Engine::flush_sends(QueuePair& qp) {
   while (qp.send_queue.head() != qp.send_queue.tail() && !mutated(Mutation::forget_flush)) {
     complete_head(qp, WcStatus::flushed);
@@ -253,6 +261,8 @@ void Engine::flush_sends(QueuePair& qp) {
   qp.req.next = qp.send_queue.head();
 }
 
+// With a shared receive queue only the receive in hand is flushed: the others may serve other queue
+// pairs.
 void Engine::flush_receives(QueuePair& qp) {
   const wire::Packet nothing;
   if (qp.resp.has_receive) {
@@ -282,6 +292,7 @@ void Engine::destroy_srq(std::uint32_t srq) {
   srq_numbers_.give_back(srq);
 }
 
+// Fires once; it has to be armed again afterwards.
 int Engine::arm_srq(std::uint32_t srq, std::uint32_t limit) {
   if (!has_srq(srq)) {
     return EINVAL;
@@ -403,6 +414,7 @@ void Engine::on_packet(TimePoint now, const srd::RxPacket& rx, const wire::Datag
     on_datagram(*qp, arrival);
     return;
   }
+  // From here on the packet is the peer's. One notification answers all marks of a while.
   const bool rested = qp->notified_at == kNever || now - qp->notified_at >= kNotificationGap;
   if (config_.congestion_control && rx.ecn == srd::Ecn::congested && rested) {
     qp->notify_peer_of_congestion = true;

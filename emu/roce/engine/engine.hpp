@@ -1,6 +1,11 @@
 // Owns the engine: the queue pairs of one NIC in one process, as a Machine. Its parts have Linux's
 // names: req.cpp sends requests, comp.cpp takes what comes back, resp.cpp takes requests,
 // replay.cpp answers them and repeats the answers, ud.cpp is for datagrams.
+//
+// How a request travels: post_send() puts it into the send queue and wakes the queue pair;
+// next_transmit() gives it PSNs and builds its packets one by one; the peer's responder executes
+// them in order and queues an answer; our completer takes the answer and completes the request into
+// the Sink. Only RC is answered; UC and UD complete when the last packet has left.
 #pragma once
 
 #include <array>
@@ -121,7 +126,7 @@ class Engine final : public srd::Machine {
   [[nodiscard]] const wire::DatagramHeader& outer() const { return outer_; }
 
  private:
-  // A packet that has arrived, while it is worked on.
+  // A packet that has arrived. Valid during one call of on_packet() only.
   struct Arrival {
     const wire::Packet& packet;
     const srd::RxPacket& rx;

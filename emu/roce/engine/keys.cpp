@@ -3,6 +3,9 @@
 // A key is an index into a table and, in its low eight bits, a variant that differs from one owner
 // of the index to the next, so that a key of the former owner is refused. Windows have indices of
 // their own range; each refers to the region under it and is limited to its bytes and rights.
+//
+// Keys are all that protects memory from a peer: whatever a packet asks for goes through remote(),
+// for each packet again, because regions and windows may go while a message is under way.
 #include "emu/roce/engine/keys.hpp"
 
 #include <cerrno>
@@ -27,6 +30,7 @@ std::byte* place_in(const MemoryRegion& memory, std::uint64_t address, std::uint
   return length == 0 ? memory.data : memory.data + (address - memory.address);
 }
 
+// The index of a free entry, or `limit`.
 template <class Entry>
 std::uint32_t next_index(std::vector<Entry>& entries, std::vector<std::uint32_t>& free,
                          std::uint32_t limit) {
@@ -44,6 +48,7 @@ std::uint32_t next_index(std::vector<Entry>& entries, std::vector<std::uint32_t>
 
 }  // namespace
 
+// Salted, so that peers cannot guess the first key of a process.
 std::uint32_t KeyTable::first_variant(std::uint32_t index) const {
   return static_cast<std::uint32_t>(mix64(salt_ + index)) & kVariant;
 }
@@ -66,6 +71,7 @@ const KeyTable::Region* KeyTable::region(std::uint32_t key) const {
              : nullptr;
 }
 
+// A region goes at once; with a window on it it has to stay, or the window would open freed memory.
 int KeyTable::deregister(std::uint32_t key) {
   const Region* const found = region(key);
   if (found == nullptr) {

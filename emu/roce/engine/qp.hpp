@@ -57,7 +57,8 @@ struct Response {
   std::uint64_t original = 0;  // atomic
 };
 
-// What a READ or atomic leaves behind, for the case that its answer is lost.
+// What a READ or atomic leaves behind, for the case that its answer is lost and it is asked for
+// again by the same PSN. Kept until as many later ones have come.
 struct Resource {
   bool used = false;
   bool is_read = false;
@@ -114,6 +115,7 @@ struct Responder {
   static constexpr std::size_t kMaxResponses = 512;
 };
 
+// Everything of one queue pair, in one allocation; a reset makes a new one.
 struct QueuePair {
   QueuePair(std::uint32_t number, const QpSetup& request)
       : qpn(number),

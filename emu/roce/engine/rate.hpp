@@ -18,6 +18,7 @@ class RateControl {
   [[nodiscard]] TimePoint next_send() const { return limiting_ ? next_send_ : TimePoint{}; }
   [[nodiscard]] Rate rate() const { return Rate::bits_per_second(current_); }
 
+  // Cuts the rate by half of `alpha_`, the estimate of congestion, which each notification raises.
   void congested(TimePoint now, Rate line) {
     line_ = line.bits_per_second();
     if (!limiting_) {
@@ -47,6 +48,8 @@ class RateControl {
       alpha_ -= alpha_ / kGain;
     }
   }
+  // Called after each packet with data; the next may leave when this one would have passed at the
+  // present rate.
   void sent(TimePoint now, Bytes bytes) {
     if (limiting_) {
       next_send_ = std::max(now, next_send_) + rate().time_for(bytes);
@@ -65,6 +68,7 @@ class RateControl {
   static constexpr Duration kRecover = std::chrono::microseconds{300};
   static constexpr Duration kForget = std::chrono::microseconds{55};
 
+  // Rates in bits per second; `alpha_` is the estimate, as a share of kOne.
   bool limiting_ = false;
   std::uint32_t stage_ = 0;
   std::uint64_t line_ = 0;

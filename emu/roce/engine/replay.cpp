@@ -1,5 +1,9 @@
 // Owns what the responder sends: acknowledgements, the data of READs, the results of atomics, and
 // all of that again for requests that come twice.
+//
+// Answers leave in the order of the requests (Responder::responses). A READ's answer is not stored:
+// its packets read the memory when they leave. Only atomics keep their result, because repeating
+// them would change memory again.
 #include <algorithm>
 
 #include "emu/roce/engine/engine.hpp"
@@ -120,6 +124,8 @@ void Engine::replay_read(QueuePair& qp, const wire::Packet& packet) {
   answer_read(qp, *found, packet);
 }
 
+// The packets of a READ have PSNs of their own, so a repeated READ may ask for the rest only: the
+// answer begins at the byte that belongs to its PSN.
 void Engine::answer_read(QueuePair& qp, const Resource& resource, const wire::Packet& packet) {
   const std::uint32_t packets = packet.length == 0 ? 1 : (packet.length - 1) / qp.mtu + 1;
   Response response;
@@ -137,6 +143,7 @@ void Engine::answer_read(QueuePair& qp, const Resource& resource, const wire::Pa
   respond(qp, response);
 }
 
+// By the exact PSN; the result is the stored one, whatever memory holds now.
 void Engine::replay_atomic(QueuePair& qp, const wire::Packet& packet) {
   const Resource* const found = newest(qp.resp, [&](const Resource& resource) {
     return !resource.is_read && resource.first_psn == packet.psn;
@@ -155,6 +162,8 @@ void Engine::answer_atomic(QueuePair& qp, const Resource& resource) {
   respond(qp, response);
 }
 
+// Builds the next packet of the oldest answer. Paced like requests, but only data: an
+// acknowledgement that waits would make the peer repeat itself.
 bool Engine::transmit_response(QueuePair& qp, TimePoint now, srd::TxPacket& out) {
   Responder& resp = qp.resp;
   wire::Packet packet;

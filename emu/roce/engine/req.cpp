@@ -1,4 +1,8 @@
 // Owns the requester: which packet of which request leaves next.
+//
+// transmit_request() makes one packet per call, of the request at Requester::next. A request gets
+// its PSNs when its first packet is built (begin()), so that a READ can take as many as its answer
+// will have. Sending again is the same code: seek() moves `next` and `send_psn` back.
 #include <algorithm>
 #include <cstring>
 
@@ -48,7 +52,7 @@ WcOpcode completion_opcode(WrOpcode opcode) {
   return WcOpcode::bind_window;
 }
 
-// The operation of packet `begins`..`ends` of a message.
+// The operation of packet `begins`..`ends` of a message: First, Middle and Last, or Only.
 wire::Operation operation_of(WrOpcode opcode, bool begins, bool ends) {
   using wire::Operation;
   if (opcode == WrOpcode::read) {
@@ -135,6 +139,7 @@ bool Engine::begin(QueuePair& qp, SendWqe& wqe) {
   const std::uint32_t packets =
       is_atomic(opcode) || wqe.length == 0 ? 1 : (wqe.length - 1) / qp.mtu + 1;
   const std::uint32_t under_way = (req.sent_end - req.acked) & kPsnMask;
+  // PSNs are compared within half of their range: more under way could not be told apart.
   if (packets + under_way >= kHalfOfPsns) {
     if (under_way == 0) {
       fail_here(qp, WcStatus::local_length);
@@ -157,6 +162,7 @@ bool Engine::begin(QueuePair& qp, SendWqe& wqe) {
   return true;
 }
 
+// Window binds and invalidations happen here and now, but complete in their turn.
 void Engine::execute_local(QueuePair& qp, SendWqe& wqe) {
   const bool binds = wqe.request.opcode == WrOpcode::bind_window;
   const bool done = binds ? keys_.bind(wqe.request, qp.made.domain, qp.qpn)
@@ -185,6 +191,7 @@ bool Engine::transmit_request(QueuePair& qp, TimePoint now, srd::TxPacket& out) 
   while (req.next != qp.send_queue.tail()) {
     SendWqe& wqe = qp.send_queue.at(req.next);
     if (wqe.begun && wqe.local) {
+      // A local request completes when all before it have.
       const bool first = req.next == qp.send_queue.head();
       ++req.next;
       if (first) {
@@ -216,6 +223,7 @@ bool Engine::transmit_request(QueuePair& qp, TimePoint now, srd::TxPacket& out) 
     packet_left(qp, position, packet, now);
     finish(qp, packet, now, out);
     set_deadline(qp);
+    // UC is not answered: what has left has ended.
     if (qp.type == QpType::uc) {
       while (qp.send_queue.head() != req.next) {
         complete_head(qp, WcStatus::success);
@@ -343,7 +351,8 @@ void Engine::fail_here(QueuePair& qp, WcStatus status) {
   }
 }
 
-// The request at the head is over. Successful ones tell of it only if they were to.
+// The request at the head is over. Successful ones tell of it only if they were to. Only the head
+// can complete, which is why errors at `next` wait for it (fail_here()).
 void Engine::complete_head(QueuePair& qp, WcStatus status) {
   SendQueue& queue = qp.send_queue;
   const SendWqe& wqe = queue.at(queue.head());

@@ -1,7 +1,11 @@
 // Owns the responder: the checks of a request in Linux's order, and its execution.
 //
 // PSN, opcode sequence, rights of the queue pair, resources, a posted receive, length, key.
-// docs/roce.md says which answer each gives.
+// docs/roce.md says which answer each gives. The order shows: a request that is wrong in two ways
+// gets the answer of the first check.
+//
+// Nothing is executed out of order and nothing twice: a packet that is not the expected one is
+// either a duplicate (replay.cpp) or reports a gap.
 #include <algorithm>
 #include <atomic>
 
@@ -15,6 +19,7 @@ bool is_atomic_write(const wire::Packet& packet) {
   return wire::operation_of(packet.opcode) == wire::Operation::atomic_write;
 }
 
+// SENDs need no right: the receive is the permission.
 std::uint32_t right_for(const wire::Packet& packet) {
   if (packet.has(wire::kSend)) {
     return 0;
@@ -59,6 +64,7 @@ void Engine::on_request(QueuePair& qp, const Arrival& arrival) {
     refuse(qp, packet, wire::kNakInvalidRequest, WcStatus::remote_invalid_request);
     return;
   }
+  // A WRITE takes a receive only for its immediate data, so only with the packet that has them.
   const bool consumes = packet.has(wire::kSend)
                             ? packet.has(wire::kBegins)
                             : packet.has(wire::kWrite) && packet.has(wire::kHasImmediate);
@@ -148,6 +154,7 @@ bool Engine::has_good_length(const QueuePair& qp, const wire::Packet& packet) {
   return size <= qp.mtu && (size != 0 || packet.has(wire::kBegins));
 }
 
+// The receive stays with the queue pair until its message has ended, over all of its packets.
 bool Engine::take_receive(QueuePair& qp) {
   ReceiveQueue* const queue = stocked_queue(qp);
   if (queue == nullptr) {
@@ -203,6 +210,7 @@ void Engine::accept_send(QueuePair& qp, const Arrival& arrival) {
   executed(qp, packet);
 }
 
+// The memory of a WRITE is checked again for each packet: the key may be invalidated meanwhile.
 void Engine::accept_write(QueuePair& qp, const Arrival& arrival) {
   const wire::Packet& packet = arrival.packet;
   Responder& resp = qp.resp;

@@ -1,4 +1,8 @@
 // Owns whose turn it is to send, and the last step of each packet.
+//
+// ready_ is a list of queue pairs that may have something to send. A queue pair sends up to kTurn
+// packets and goes to the back; one whose functions build nothing leaves the list, so whoever makes
+// sending possible again has to call wake().
 #include <algorithm>
 
 #include "emu/roce/engine/engine.hpp"
@@ -32,6 +36,7 @@ bool Engine::next_transmit(TimePoint now, srd::TxPacket& out) {
   return false;
 }
 
+// A congestion notification goes first: it has to reach the sender while the congestion lasts.
 bool Engine::transmit(QueuePair& qp, TimePoint now, srd::TxPacket& out) {
   out.payload = {};
   if (qp.notify_peer_of_congestion) {

@@ -87,6 +87,7 @@ struct Sge {
   std::uint32_t lkey = 0;
 };
 
+// Where a packet goes, as an address handle or a connection's path says it.
 struct AddressVector {
   srd::Address destination;
   std::uint32_t source_index = 0;  // in EngineConfig::addresses
@@ -119,6 +120,7 @@ struct WorkRequest {
   std::uint64_t bind_length = 0;
 };
 
+// One entry of a completion queue.
 struct Completion {
   std::uint64_t wr_id = 0;
   WcStatus status = WcStatus::success;

@@ -13,6 +13,7 @@ constexpr std::size_t kUdpAndIcrc = 12;
 
 }  // namespace
 
+// One packet per request, and complete once it has left: nobody answers a datagram.
 bool Engine::transmit_datagram(QueuePair& qp, TimePoint now, srd::TxPacket& out) {
   Requester& req = qp.req;
   const std::uint32_t port_mtu = 128U << config_.max_path_mtu;
@@ -89,6 +90,7 @@ void Engine::on_datagram(QueuePair& qp, const Arrival& arrival) {
     complete_receive(qp, packet, WcStatus::remote_invalid_request, 0);
     return;
   }
+  // The area in front of the data is that of a GRH; the receiver finds the IP header in it.
   // An IPv4 header is the second half of the area.
   std::array<std::byte, kGrhSize> header{};
   std::array<std::byte, kGrhSize> area{};
@@ -110,6 +112,7 @@ void Engine::on_datagram(QueuePair& qp, const Arrival& arrival) {
   }
 }
 
+// Each member has a receive and a Q_Key of its own, so each takes or drops its copy alone.
 void Engine::on_multicast(const Arrival& arrival) {
   const auto group = groups_.find(arrival.outer.destination);
   if (group == groups_.end() || wire::transport_of(arrival.packet.opcode) != wire::Transport::ud) {
@@ -148,7 +151,8 @@ int Engine::detach_multicast(std::uint32_t qpn, const srd::Address& group) {
   return 0;
 }
 
-// The queue of which the next receive is taken, if it has one.
+// The queue of which the next receive is taken, if it has one. A queue in the program's memory is
+// only read when the engine's copy is empty (RefillHook).
 ReceiveQueue* Engine::stocked_queue(QueuePair& qp) {
   const bool shared = qp.made.srq != kNoSrq;
   ReceiveQueue& queue = shared ? *srqs_[qp.made.srq] : qp.receive_queue;
@@ -158,6 +162,7 @@ ReceiveQueue* Engine::stocked_queue(QueuePair& qp) {
   return queue.empty() ? nullptr : &queue;
 }
 
+// Raises the event when the level falls below what arm_srq() has asked for.
 void Engine::took_from_srq(QueuePair& qp) {
   if (qp.made.srq == kNoSrq) {
     return;

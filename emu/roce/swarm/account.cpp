@@ -31,6 +31,7 @@ WcStatus refusal_of(Kind kind) {
 
 }  // namespace
 
+// Differs from byte to byte and from request to request, so that misplaced bytes show.
 std::byte pattern_byte(std::uint32_t number, std::size_t at) {
   return static_cast<std::byte>((mix64(number) >> (8 * (at % 8))) + at / 8);
 }
@@ -78,6 +79,8 @@ End* Account::end_of(std::uint32_t host, std::uint32_t qpn) {
   return nullptr;
 }
 
+// What comes before an error is heard may still succeed, so this is weaker than a completion in
+// error.
 void Account::heard_event(std::uint32_t host, const Event& event) {
   if (event.type == EventType::qp_access_error || event.type == EventType::qp_request_error) {
     if (End* const end = end_of(host, event.id)) {
@@ -154,6 +157,7 @@ bool Account::ran_out_of_retries(const Connection& connection, std::uint32_t end
   return plan_.faults.jitter > Duration{} || lost > connection.plan.retry_count;
 }
 
+// A host may refuse requests of other connections for the same reason, so the count is generous.
 bool Account::ran_out_of_patience(const Connection& connection, const End& peer) const {
   constexpr std::uint8_t kForEver = 7;
   const std::uint8_t retries = connection.plan.rnr_retry;
@@ -161,6 +165,8 @@ bool Account::ran_out_of_patience(const Connection& connection, const End& peer)
          (!world_.is_up(peer.host) || world_.engine(peer.host).counters().send_rnr_err > retries);
 }
 
+// Success means that the peer has executed the request: its memory must show it now, not only
+// later.
 void Account::check_success(Request& request, End& end) {
   const Connection& connection = connections[request.connection];
   if (end.ended) {

@@ -103,6 +103,7 @@ struct End {
         read_only(kSlot) {}
 };
 
+// Both ends of a connection; end 1 is the peer of end 0.
 struct Connection {
   ConnectionPlan plan;
   std::vector<End> ends;

@@ -6,7 +6,8 @@
 
 namespace weft::roce::swarm {
 
-// Datagrams and UC carry only messages that can be told apart by their immediate.
+// Datagrams and UC carry only messages that can be told apart by their immediate. RC has
+// everything; atomics and reads are half of it.
 Kind draw_kind(Rng& rng, QpType type, double bad_requests) {
   if (type == QpType::ud) {
     return Kind::send;

@@ -8,6 +8,7 @@ namespace weft::roce::swarm {
 inline constexpr std::uint32_t kQkey = 0x11;
 inline constexpr std::uint32_t kMaxInline = 64;
 
+// A request as the account will know it, and as it is posted.
 struct Draft {
   Request request;
   WorkRequest work;

@@ -182,7 +182,8 @@ void Run::connect(const ConnectionPlan& plan) {
   }
 }
 
-// False: the queue is full.
+// Posts one request and tells the account what is expected of it. The target of a READ is painted
+// before any packet of it can leave. False: the queue is full.
 bool Run::post(std::uint32_t number, std::uint32_t index, Kind kind, std::uint32_t slot) {
   Connection& connection = account_.connections[number];
   End& end = connection.ends[index];
@@ -231,6 +232,7 @@ bool Run::post(std::uint32_t number, std::uint32_t index, Kind kind, std::uint32
   return true;
 }
 
+// Receives have two pieces, cut anywhere. Nothing is posted if all slots are in use.
 void Run::post_receive(std::uint32_t host, std::uint32_t qpn) {
   auto& slots = free_slots_[host];
   if (slots.empty()) {

@@ -69,6 +69,7 @@ void World::pump() {
   }
 }
 
+// Turns a packet into the bytes that Ethernet would carry, applies faults, and lets it fly.
 void World::put_on_wire(std::uint32_t from, const srd::TxPacket& packet,
                         const wire::DatagramHeader& outer) {
   std::vector<std::byte> frame(wire::kEthernetHeader + wire::kLargestIpUdp);
@@ -116,6 +117,7 @@ void World::put_on_wire(std::uint32_t from, const srd::TxPacket& packet,
   launch(std::move(frame));
 }
 
+// Only for RC: nothing else is acknowledged.
 void World::watch(QpName one, QpName other, std::uint8_t path_mtu) {
   const std::uint32_t mtu = 128U << path_mtu;
   askers_[one] = {other, mtu, {}};
@@ -149,18 +151,21 @@ void World::listen(std::uint32_t from, const srd::Address& to, const wire::Packe
   }
 }
 
+// Lost frames are the excuse for requests that failed (Account::explained()).
 void World::note_lost(std::uint32_t from, const srd::Address& to, const wire::Packet& packet) {
   lost_unreliable_ += wire::transport_of(packet.opcode) != wire::Transport::rc ? 1 : 0;
   const std::uint32_t host = std::to_integer<std::uint32_t>(to.bytes[15]) - 1;
   ++lost_[{from, host, packet.destination_qpn}];
 }
 
+// With jitter frames overtake each other, since each draws its own.
 void World::launch(std::vector<std::byte> frame) {
   const Duration jitter{static_cast<std::int64_t>(
       rng_.between(0, static_cast<std::uint64_t>(faults_.jitter.count())))};
   in_flight_.push({now_ + faults_.latency + jitter, ++number_, std::move(frame)});
 }
 
+// A frame that the receiver's own checks find damaged is dropped, as a NIC would drop it.
 void World::deliver(const Frame& frame) {
   wire::Datagram datagram;
   if (wire::parse_datagram(frame.bytes, datagram) != wire::DatagramFault::none ||

@@ -30,7 +30,7 @@ struct LinkFaults {
 [[nodiscard]] srd::Address address_of_host(std::uint32_t host);
 
 // Frames are real: with all their headers and the ICRC, which finds out damaged ones. All
-// randomness is from the seed.
+// randomness is from the seed, and all hosts share one clock, so a run can be repeated exactly.
 class World {
  public:
   World(std::uint64_t seed, const LinkFaults& faults) : rng_(seed), faults_(faults) {}
@@ -84,6 +84,7 @@ class World {
       return a.when != b.when ? a.when > b.when : a.number > b.number;
     }
   };
+  // The sink outlives its engine: completions of a host that dies may still be looked at.
   struct Host {
     std::unique_ptr<Sink> sink;
     std::unique_ptr<Engine> engine;

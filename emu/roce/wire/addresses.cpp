@@ -1,4 +1,4 @@
-// Owns how those addresses are made, and known.
+// Owns how the addresses of a NIC follow from the one that weftd gives it, and back.
 #include "emu/roce/wire/addresses.hpp"
 
 #include <algorithm>
@@ -33,6 +33,7 @@ srd::Address with_interface(const std::array<std::byte, kInterface>& prefix,
 
 }  // namespace
 
+// An IPv6 NIC has no alias: its EUI-64 could not be turned back into the address.
 std::vector<srd::Address> addresses_of(const srd::Address& nic) {
   if (!nic.is_v4()) {
     return {nic};
@@ -48,6 +49,8 @@ srd::Address nic_of_alias(const srd::Address& address) {
   if (!link_local && !begins_with(address, kUniqueLocal)) {
     return address;
   }
+  // The Ethernet address is made of the IPv4 address (srd::net::mac_of()), so the alias holds all
+  // four of its bytes. Whether it really is one is only known by making it again and comparing.
   const std::array four{address.bytes[10], address.bytes[13], address.bytes[14], address.bytes[15]};
   const srd::Address nic = srd::Address::v4(four.data());
   const srd::Address alias =

@@ -1,6 +1,6 @@
-// Owns reading and writing of Ethernet, IP and UDP headers around RoCEv2. Lengths are checked
-// against each other before anything behind them is looked at; IPv4 headers with options and
-// fragments are refused, as senders of RoCE make none.
+// Owns reading and writing of Ethernet, IP and UDP headers around RoCEv2 (annex 17). Lengths are
+// checked against each other before anything behind them is looked at; IPv4 headers with options
+// and fragments are refused, as senders of RoCE make none.
 #include "emu/roce/wire/datagram.hpp"
 
 #include <boost/endian/conversion.hpp>
@@ -60,7 +60,9 @@ DatagramFault parse_ipv4(std::span<const std::byte> ip, Datagram& datagram, std:
   if (ip.size() < kIpv4 + kUdp) {
     return DatagramFault::too_short;
   }
+  // Ethernet may have padded a short frame, so the packet's own length counts, not the frame's.
   size = get16(&ip[2]);
+  // More-fragments and the offset; don't-fragment, which RoCE senders set, is not among them.
   constexpr unsigned kMoreOrOffset = 0x3FFF;
   if (get8(&ip[0]) != 0x45 || (get16(&ip[6]) & kMoreOrOffset) != 0 || size > ip.size() ||
       size < kIpv4 + kUdp || checksum(ip.data()) != 0) {
@@ -82,6 +84,7 @@ DatagramFault parse_ipv6(std::span<const std::byte> ip, Datagram& datagram, std:
   if ((get8(&ip[0]) >> 4) != 6 || size > ip.size() || size < kIpv6 + kUdp) {
     return DatagramFault::bad_ip;
   }
+  // Extension headers are refused with this: RoCE senders make none.
   if (get8(&ip[6]) != kProtocolUdp) {
     return DatagramFault::not_udp;
   }
@@ -92,6 +95,7 @@ DatagramFault parse_ipv6(std::span<const std::byte> ip, Datagram& datagram, std:
 
 }  // namespace
 
+// The two envelopes differ in length, so the family needs no further look.
 bool read_envelope(std::span<const std::byte> envelope, DatagramHeader& header) {
   const bool is_ipv4 = envelope.size() == kEthernetHeader + kIpv4 + kUdp;
   if (!is_ipv4 && envelope.size() != kEthernetHeader + kIpv6 + kUdp) {
@@ -136,6 +140,7 @@ DatagramFault parse_datagram(std::span<const std::byte> frame, Datagram& datagra
   datagram.packet = ip.subspan(headers, size - headers - kIcrcSize);
   std::uint32_t icrc_bytes = 0;
   std::memcpy(&icrc_bytes, ip.data() + size - kIcrcSize, kIcrcSize);
+  // The ICRC is the only little-endian number in the packet.
   datagram.icrc = boost::endian::little_to_native(icrc_bytes);
   return DatagramFault::none;
 }
@@ -171,6 +176,7 @@ std::size_t write_ip_header(const DatagramHeader& header, std::size_t udp_size,
   return kIpv6;
 }
 
+// A UDP checksum of 0 is allowed even over IPv6: the ICRC protects more.
 std::size_t write_datagram_header(const DatagramHeader& header, std::size_t packet_size,
                                   std::span<std::byte, kEthernetHeader + kLargestIpUdp> to) {
   std::memcpy(to.data(), header.link.data(), header.link.size());
@@ -197,6 +203,8 @@ bool is_multicast(const srd::Address& address) {
                                  : get8(address.bytes.data()) == 0xFF;
 }
 
+// Linux's function, so that a switch's ECMP spreads emulated traffic as it spreads real traffic.
+// The result is always in the upper quarter of the ports (kFirstSourcePort).
 std::uint16_t source_port_of(std::uint32_t flow_label, std::uint32_t local_qpn,
                              std::uint32_t remote_qpn) {
   constexpr std::uint32_t kFlowBits = 0xFFFFF;

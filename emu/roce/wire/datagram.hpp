@@ -37,6 +37,7 @@ enum class DatagramFault : std::uint8_t {
   other_port,
 };
 
+// The parts of a frame, as spans into it.
 struct Datagram {
   DatagramHeader header;
   std::span<const std::byte> ip_udp;  // what icrc() asks for

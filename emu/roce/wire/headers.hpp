@@ -1,5 +1,6 @@
 // Owns the layouts of RoCEv2's transport headers, as the InfiniBand specification (chapters 5 and
-// 9) and annex 17 freeze them.
+// 9) and annex 17 freeze them. All numbers are big-endian; the structs have no alignment, so they
+// may be copied from any place of a packet.
 #pragma once
 
 #include <boost/endian/buffers.hpp>
@@ -24,11 +25,13 @@ struct Bth {
   big_uint24_buf_t psn;
 };
 static_assert(sizeof(Bth) == 12);
+// Bits of `flags`: solicited event, path migration state, two bits of pad, four of version.
 inline constexpr std::uint8_t kSolicited = 0x80;
 inline constexpr std::uint8_t kMigrated = 0x40;
 inline constexpr std::uint8_t kPadMask = 0x30;
 inline constexpr unsigned kPadShift = 4;
 inline constexpr std::uint8_t kVersionMask = 0x0F;
+// Bits of `congestion`, FECN and BECN, and of `ack_request`.
 inline constexpr std::uint8_t kForwardCongestion = 0x80;
 inline constexpr std::uint8_t kBackwardCongestion = 0x40;
 inline constexpr std::uint8_t kAckRequest = 0x80;
@@ -42,6 +45,7 @@ struct Reth {
 };
 static_assert(sizeof(Reth) == 16);
 
+// The address must be a multiple of eight; the two numbers are compared and stored big-endian.
 struct AtomicEth {
   big_uint64_buf_t address;
   big_uint32_buf_t rkey;
@@ -50,7 +54,8 @@ struct AtomicEth {
 };
 static_assert(sizeof(AtomicEth) == 28);
 
-// ACK extended transport header.
+// ACK extended transport header: in acknowledgements, and in the first and last packet of a READ's
+// answer.
 struct Aeth {
   std::uint8_t syndrome;
   big_uint24_buf_t msn;
@@ -65,6 +70,7 @@ struct Deth {
 };
 static_assert(sizeof(Deth) == 8);
 
+// The smaller headers, as bytes: each is one number, or zeros.
 inline constexpr std::size_t kImmediateSize = 4;
 inline constexpr std::size_t kIethSize = 4;
 inline constexpr std::size_t kAtomicAckSize = 8;
@@ -78,6 +84,7 @@ inline constexpr std::uint8_t kSyndromeValue = 0x1F;
 inline constexpr std::uint8_t kAckNoCredit = 0x1F;  // a positive one that limits nothing
 inline constexpr std::uint8_t kRnrNak = 0x20;
 inline constexpr std::uint8_t kNak = 0x60;
+// The codes of a negative acknowledgement.
 inline constexpr std::uint8_t kNakSequence = 0x60;
 inline constexpr std::uint8_t kNakInvalidRequest = 0x61;
 inline constexpr std::uint8_t kNakRemoteAccess = 0x62;

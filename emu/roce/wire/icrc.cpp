@@ -1,4 +1,7 @@
 // Owns the masks of the ICRC, and CRC-32 by eight tables.
+//
+// The ICRC is Ethernet's CRC over eight bytes of ones, the IP, UDP and transport headers with all
+// bytes masked that a router may change, and the payload (annex 17 of the specification).
 #include "emu/roce/wire/icrc.hpp"
 
 #include <algorithm>
@@ -31,7 +34,7 @@ constexpr auto kTables = [] {
   return tables;
 }();
 
-// What routers may change counts as ones.
+// Bytes that routers may change count as ones.
 constexpr std::byte kMasked{0xFF};
 constexpr std::size_t kUdp = 8;
 constexpr std::size_t kIpv4 = 20;
@@ -40,6 +43,8 @@ constexpr std::size_t kLead = 8;  // in the place of the local routing header
 
 }  // namespace
 
+// Eight bytes per step: the first four are mixed with the checksum so far, and each byte has the
+// table for the number of bytes behind it.
 std::uint32_t crc32(std::uint32_t crc, std::span<const std::byte> bytes) {
   std::uint32_t state = ~crc;
   const std::byte* at = bytes.data();

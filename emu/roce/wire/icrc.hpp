@@ -7,7 +7,7 @@
 
 namespace weft::roce::wire {
 
-// Continues a CRC-32 of Ethernet. Start with 0, feed pieces in order.
+// Continues a CRC-32 of Ethernet. Start with 0, then pass the result of each piece on to the next.
 [[nodiscard]] std::uint32_t crc32(std::uint32_t crc, std::span<const std::byte> bytes);
 
 // `ip_udp`: an IPv4 header without options, or an IPv6 header, and the UDP header behind it. The

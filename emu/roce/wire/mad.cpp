@@ -39,7 +39,7 @@ constexpr std::uint64_t mask_of(unsigned bits) {
   return bits >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1;
 }
 
-// The same list of fields reads and writes a message.
+// The same list of fields reads and writes a message, with either of these.
 class Reader {
  public:
   explicit Reader(const std::byte* mad) : mad_(mad) {}
@@ -63,6 +63,7 @@ class Reader {
 };
 
 class Writer {
+  // A field's other bits keep their value: several fields may share a byte.
  public:
   explicit Writer(std::byte* mad) : mad_(mad) {}
   void number(const Field& field, std::uint64_t value) {
@@ -80,12 +81,14 @@ class Writer {
   std::byte* mad_;
 };
 
+// Offsets in the specification's tables count from behind the MAD's common header.
 constexpr std::size_t at(std::size_t offset) { return kMadHeader + offset; }
 
 template <class Visitor, class Message>
 void visit_request(Visitor& v, Message& m) {
   v.number({at(0), 4}, m.local_id);
   v.number({at(8), 8}, m.service_id);
+  // Bits are given as (byte, width in bytes, shift from the right, bits).
   v.number({at(16), 8}, m.ca_guid);
   v.number({at(28), 4}, m.qkey);
   v.number({at(32), 3}, m.qpn);
@@ -142,7 +145,8 @@ struct Room {
   std::size_t offset;
   std::size_t size;
 };
-// Of the private data; size 0 for an unknown kind.
+// Of the private data; size 0 for an unknown kind. It fills the rest of the 232 bytes behind the
+// header.
 Room room_of(CmKind kind) {
   switch (kind) {
     case CmKind::request:
@@ -172,6 +176,7 @@ Room room_of(CmKind kind) {
 template <class Visitor, class Message>
 void visit(Visitor& v, Message& m) {
   v.number({8, 8}, m.transaction);
+  // A REQ and both SIDR messages come before the peer has a number of its own.
   const bool has_both =
       m.kind != CmKind::request && m.kind != CmKind::sidr_request && m.kind != CmKind::sidr_reply;
   if (has_both) {
@@ -232,6 +237,7 @@ MadFault parse_cm(std::span<const std::byte> mad, CmMessage& message) {
   if (room_of(kind).size == 0) {
     return MadFault::unknown_kind;
   }
+  // All that the message does not have is 0, never left over from an earlier one.
   message = CmMessage{};
   message.kind = kind;
   Reader reader(mad.data());
@@ -257,6 +263,7 @@ void write_cm(const CmMessage& message, std::span<std::byte, kMadSize> mad) {
 bool read_ip_header(const CmMessage& message, CmIpHeader& header) {
   const std::byte* const data = message.private_data.data();
   const auto version = std::to_integer<std::uint8_t>(data[1] >> 4);
+  // The first byte holds the version of this header, which is 0, and the second the IP version.
   if ((message.kind != CmKind::request && message.kind != CmKind::sidr_request) ||
       data[0] != std::byte{} || (version != 4 && version != 6)) {
     return false;

@@ -1,5 +1,5 @@
 // Owns the messages of connection management: MADs of 256 bytes between the queue pairs 1 of two
-// NICs.
+// NICs (specification, chapter 12; annex 11 for the IP header in private data).
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 
 namespace weft::roce::wire {
 
+// kGsiQkey: the well-known Q_Key of queue pair 1.
 inline constexpr std::size_t kMadSize = 256;
 inline constexpr std::size_t kMadHeader = 24;
 inline constexpr std::uint32_t kGsiQkey = 0x80010000;
@@ -31,8 +32,8 @@ enum class CmKind : std::uint16_t {
 
 enum class MadFault : std::uint8_t { none = 0, too_short, not_cm, unknown_kind };
 
-// A message as numbers; which are meaningful depends on its kind. Private data is where the
-// specification has it, and as long as its room is.
+// A message as numbers; which of them mean something depends on its kind. Private data begins where
+// the kind's room begins, and is as long as that room (private_data_size()).
 struct CmMessage {
   CmKind kind = CmKind::request;
   std::uint64_t transaction = 0;
@@ -78,10 +79,12 @@ struct CmMessage {
   std::array<std::byte, 232> private_data{};
 };
 
+// In bytes; 0 for a kind that does not exist.
 [[nodiscard]] std::size_t private_data_size(CmKind kind);
 
 // `mad`: the payload of a datagram to queue pair 1.
 [[nodiscard]] MadFault parse_cm(std::span<const std::byte> mad, CmMessage& message);
+// Writes all 256 bytes.
 void write_cm(const CmMessage& message, std::span<std::byte, kMadSize> mad);
 
 // The first 36 bytes of the private data of REQ and SIDR_REQ, as RDMA-CM uses them.

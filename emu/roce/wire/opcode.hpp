@@ -54,7 +54,8 @@ inline constexpr std::uint8_t kNotificationDscp = 48;  // the class of service t
   return static_cast<Operation>(opcode & 0x1F);
 }
 
-// What an opcode means. Headers follow BTH in the order of these bits.
+// What an opcode means. Headers follow BTH in the order of these bits. One table answers every
+// question about an opcode, so that no two places can disagree about it.
 enum Trait : std::uint16_t {
   kHasDeth = 1U << 0,
   kHasReth = 1U << 1,

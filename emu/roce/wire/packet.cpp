@@ -126,6 +126,7 @@ PacketFault parse_packet(std::span<const std::byte> bytes, std::size_t more_size
   if (bytes.size() < sizeof(Bth)) {
     return PacketFault::too_short;
   }
+  // A copy: the packet may lie in memory that another process still writes to.
   std::array<std::byte, kLargestHeader> copy;
   std::memcpy(copy.data(), bytes.data(), std::min(bytes.size(), copy.size()));
   Cursor cursor(copy.data());
@@ -145,6 +146,7 @@ PacketFault parse_packet(std::span<const std::byte> bytes, std::size_t more_size
   if (rest % 4 != 0) {
     return PacketFault::unaligned;
   }
+  // From here on only numbers that were checked are used as sizes.
   read_bth(bth, packet);
   if (packet.pad > rest) {
     return PacketFault::bad_pad;
@@ -158,6 +160,8 @@ PacketFault parse_packet(std::span<const std::byte> bytes, std::size_t more_size
   return PacketFault::none;
 }
 
+// What is written here parse_packet() reads back, whatever the numbers: fields are cut to their
+// size.
 std::size_t write_headers(const Packet& packet, std::byte* to) {
   const std::uint16_t traits = traits_of(packet.opcode);
   Pen pen(to);

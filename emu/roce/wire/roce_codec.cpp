@@ -15,6 +15,7 @@ srd::net::PacketFault RoceCodec::check(std::span<const std::byte> frame) {
   return icrc_is_right(datagram) ? srd::net::PacketFault::none : srd::net::PacketFault::corrupted;
 }
 
+// For frames that were made here; one that is not RoCEv2 stays as it is.
 void RoceCodec::seal(std::span<std::byte> frame) {
   Datagram datagram;
   if (parse_datagram(frame, datagram) != DatagramFault::none) {

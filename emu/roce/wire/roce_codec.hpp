@@ -55,7 +55,8 @@ struct RoceCodec {
     return attachment == 0 || qpn == kMulticastQpn ? std::nullopt
                                                    : std::optional(srd::AttachmentId{attachment});
   }
-  // Packets name no sender but the address.
+  // RoCEv2 packets do not name their sender's process or life, so the address is all there is to
+  // check.
   [[nodiscard]] static bool is_from(std::span<const std::byte> /*packet*/,
                                     srd::AttachmentId /*attachment*/, srd::Life /*life*/) {
     return true;
@@ -83,7 +84,8 @@ struct RoceCodec {
   }
   [[nodiscard]] static srd::net::PacketFault check(std::span<const std::byte> frame);
   static void seal(std::span<std::byte> frame);
-  // No receiver in memory would notice.
+  // How much of a frame a receiver in memory checks itself: nothing, since it does not look at the
+  // ICRC.
   [[nodiscard]] static std::size_t checked_from(std::span<const std::byte> /*frame*/) { return 0; }
   [[nodiscard]] static bool is_control(std::uint8_t dscp) { return dscp == kNotificationDscp; }
 

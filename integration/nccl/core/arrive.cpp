@@ -28,8 +28,10 @@ void Core::follow_up(TimePoint now) {
   if (engine_.counters().peer_restarts != seen_restarts_) {
     notice_restarts();
   }
-  // Control messages before data: partners wait for them.
+  // Before data: a partner that waits for a hello's answer or an announcement can do nothing else.
   links_.retry();
+  // Each stalled end gets one try per round, the one that has waited longest first. The first that
+  // still finds no room ends the round; advance() has queued it again.
   for (std::size_t left = links_.stalled().size(); left > 0; --left) {
     SendComm* const one = senders_.find(links_.stalled().front());
     links_.stalled().pop();
@@ -189,6 +191,8 @@ void Core::on_announce(const Completion& completion, const ControlHeader& header
   }
 }
 
+// The sender had a message that does not fit what was announced. Both ends fail: the same mismatch
+// would come again with every try.
 void Core::on_reject(const Completion& completion, const ControlHeader& header) {
   if (ReceiveComm* const meant = receiver(completion, header)) {
     meant->fail(Outcome::invalid_usage);
@@ -222,6 +226,8 @@ void Core::on_immediate(const Completion& completion) {
   }
 }
 
+// The engine has given the work back, whatever its outcome; the cookie names the end by number, and
+// the number cannot have a new owner as long as work is outstanding (Comm::in_engine).
 void Core::on_written(Cookie cookie, Status status) {
   SendComm* const meant = senders_.find(cookie.number);
   if (meant == nullptr) {

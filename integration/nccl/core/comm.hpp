@@ -23,12 +23,14 @@ enum class Outcome : std::uint8_t {
   remote_error,
 };
 
-// The caller holds a pointer to it from the post until test() has told the end. The caller's thread
-// takes a free one and frees it; in between only the core, under its lock, ends it.
+// The caller holds a pointer to it from the post until test() has told the end. A request changes
+// hands by its state: the caller's thread takes a free one and frees it; in between only the core,
+// under its lock, ends it. The state is therefore atomic, and what it guards is written before it.
 struct Request {
   enum class State : std::uint8_t { free, pending, done, failed };
   std::atomic<State> state{State::free};
   Outcome outcome = Outcome::ok;  // of a failed one
+  // Of messages; `sizes` says in bytes how long each was.
   std::uint8_t count = 1;
   std::array<std::uint32_t, kMaxGroup> sizes{};
   void* owner = nullptr;  // of the core, for the caller

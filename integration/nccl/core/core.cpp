@@ -5,6 +5,9 @@
 // handle, which NCCL hands back each time, remembers that it was asked for. Closed connections stay
 // in the table until the engine holds no work of theirs, and their numbers rest for a while, so
 // that late messages find no new owner.
+//
+// Before a close or a deregistration returns, the keys of the memory are gone, so that no write of
+// the partner finds it, and what was lent to the engine is revoked: NCCL may unmap it at once.
 #include "integration/nccl/core/core.hpp"
 
 #include <algorithm>
@@ -118,6 +121,8 @@ Outcome Core::connect(ListenHandle& handle, SendComm*& connection) {
   return Outcome::ok;
 }
 
+// NCCL never needs this, because it repeats connect() until an answer comes; Gloo closes pairs that
+// are half connected.
 void Core::call_off(const ListenHandle& handle) {
   SendComm* const asked = senders_.find(handle.number.value());
   if (handle.asked.value() != 0 && asked != nullptr && asked->nonce == handle.nonce.value()) {
@@ -215,7 +220,8 @@ Result<Region*> Core::register_memory(ReceiveComm& connection, std::byte* data, 
   });
 }
 
-// The same memory may be registered again.
+// NCCL registers the same memory again for several uses of a connection; it counts them here and
+// deregisters as often.
 template <class F>
 Result<Region*> Core::add_region(Comm& connection, std::byte* data, std::size_t size,
                                  F&& make_key) {
@@ -233,6 +239,8 @@ Result<Region*> Core::add_region(Comm& connection, std::byte* data, std::size_t 
   return connection.regions.back().get();
 }
 
+// Gives the region out of the table once its last use is gone; `found` tells a use that was given
+// back from a region that is not known.
 template <class C>
 std::unique_ptr<Region> Core::take_region(C& connection, const Region* region, bool& found) {
   auto& regions = connection.regions;

@@ -45,9 +45,13 @@ struct ListenHandle {
 };
 static_assert(sizeof(ListenHandle) <= 64);  // the oldest tables have no more room
 
-// Pure: one caller at a time, which drives the engine and calls progress() after each round. A peer
-// that dies while something waits for it is noticed by a message without bytes to an endpoint where
-// nothing is received: the engine tries for as long as the peer lives.
+// Pure: one caller at a time, which drives the engine and then calls progress(), or take() for each
+// completion and follow_up(). A peer that dies while something waits for it is noticed by a message
+// without bytes to an endpoint where nothing is received: the engine tries for as long as the peer
+// lives.
+//
+// References to connections are valid from connect() or accept() until close(), those to requests
+// until their connection is closed.
 class Core {
  public:
   [[nodiscard]] static Result<std::unique_ptr<Core>> create(srd::Engine& engine,
@@ -57,7 +61,7 @@ class Core {
   Core& operator=(const Core&) = delete;
 
   void progress(TimePoint now);
-  // The same for somebody who takes the completions, those of others among them, from the engine.
+  // For a caller that takes the completions itself because some are meant for others (NetMachine).
   void take(const srd::Completion& completion);
   void follow_up(TimePoint now);
   [[nodiscard]] TimePoint next_timeout() const { return next_check_; }
@@ -67,8 +71,10 @@ class Core {
   [[nodiscard]] Outcome connect(ListenHandle& handle, SendComm*& connection);
   // connect() will not be repeated with this handle.
   void call_off(const ListenHandle& handle);
-  // The same; `listener` must be one.
+  // Takes the oldest hello that waits, if any; also to be repeated while it says ok and gives no
+  // connection. `listener` must be one.
   [[nodiscard]] Outcome accept(std::uint32_t listener, ReceiveComm*& connection);
+  // Afterwards hellos to this listener are refused.
   void close_listener(std::uint32_t listener);
   // Afterwards no memory that was lent or registered for it is touched.
   void close(SendComm& connection);

@@ -16,6 +16,8 @@ bool Comm::knows(const Region* region) const {
                      [region](const auto& one) { return one.get() == region; });
 }
 
+// The queue pairs of control, data and watching are consecutive, so a handle needs to name only
+// one.
 Result<void> Links::open() {
   // A key for a buffer of no bytes: NCCL may announce one without memory, and a write needs a key.
   const auto key = engine_.memory().insert({.data = &empty_,

@@ -37,6 +37,8 @@ struct Cookie {
   }
 };
 
+// Used by one Core or one Rma, each with its own three endpoints, under that one's lock. Control
+// messages to one partner leave in order as long as they go through send(), but may arrive in any.
 class Links {
  public:
   static constexpr std::uint32_t kSendBuffers = 512;  // of control messages

@@ -15,6 +15,9 @@ namespace weft::nccl {
 
 // Whatever arrives is followed up in the same round: an announcement that a send has waited for is
 // answered by the write, whichever thread makes the round.
+//
+// The engine has one queue of completions for both users. Without an Rma the Core takes all of
+// them; with one, they are told apart by their endpoint.
 class NetMachine final : public srd::Machine {
  public:
   [[nodiscard]] static Result<std::unique_ptr<NetMachine>> create(

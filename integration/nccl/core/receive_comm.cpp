@@ -120,6 +120,8 @@ bool ReceiveComm::on_arrival(Links& links, Immediate immediate, std::uint32_t le
   return true;
 }
 
+// Slots stay taken: the sender may still write to what was announced, and the memory is open until
+// it is deregistered.
 void ReceiveComm::fail(Outcome outcome) {
   if (state == State::failed || state == State::closed) {
     return;

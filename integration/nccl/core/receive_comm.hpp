@@ -10,6 +10,8 @@
 
 namespace weft::nccl {
 
+// One place for one message, as NCCL posts it; lent until the request has ended, or longer if it
+// ends early.
 struct Buffer {
   std::byte* data = nullptr;
   std::size_t size = 0;

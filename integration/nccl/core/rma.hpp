@@ -134,6 +134,8 @@ class Rma {
     std::uint64_t secret = 0;
     std::map<std::uint32_t, Join> joins;
   };
+  // What we know of another member. Nothing may be sent to its windows before it has told its name
+  // (`joined`), and join() is not over before it knows ours (`told`).
   struct Member {
     RemoteEnd partner;
     Identity group;  // its own name for it
@@ -186,6 +188,9 @@ class Rma {
     std::uint32_t next_context = 0;
   };
   enum class Stage : std::uint8_t { moving, moved, signalled, ended };
+  // Request is what the caller tests; the rest is ours. Three parties refer to a slot: the caller
+  // until release(), the engine while `in_engine` is not 0, the channel while `listed`. Only when
+  // all three have let go may it be used again (recycle()).
   struct Operation : Request {
     std::uint32_t slot = 0;
     bool released = true;  // by the caller
@@ -211,6 +216,7 @@ class Rma {
     std::uint32_t rank = 0;
     std::uint32_t operation = 0;
   };
+  // A message that waits for a control buffer. Letters leave in order, all members together.
   struct Letter {
     RemoteEnd to;
     RmaMessage message;

@@ -137,6 +137,8 @@ void Rma::tell_join(Group& group, std::uint32_t rank) {
   send(group, rank, message);
 }
 
+// `told` comes with the acknowledgement of our join, `joined` with the other's: both are needed, or
+// a member could send a window to one that does not know its name yet and would reject it.
 RmaStep Rma::joined(std::uint16_t number) {
   const Group* const group = find(number);
   if (group == nullptr || group->failure) {
@@ -276,7 +278,7 @@ bool Rma::deregister(std::uint16_t number, std::uint32_t id) {
   return true;
 }
 
-// In a letter's own time: it waits where no buffer is free.
+// Queues a message behind those that wait for a buffer already, so none of them is starved.
 void Rma::send(Group& group, std::uint32_t rank, RmaMessage message, std::uint32_t operation) {
   const Member& member = group.members[rank];
   message.to_group = member.group.number;
@@ -340,6 +342,7 @@ void Rma::fail_all(const RemoteEnd& partner, bool at_peer) {
   }
 }
 
+// Tells whether this member's silence stops us: only then is it watched.
 bool Rma::waits_for(const Group& group, std::uint32_t rank) {
   if (rank == group.rank || group.members[rank].failure) {
     return false;

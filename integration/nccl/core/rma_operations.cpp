@@ -275,6 +275,8 @@ void Rma::settle_front(Group& group, std::uint32_t context, std::uint32_t rank) 
   }
 }
 
+// Idempotent, since an operation can end through its member's failure and again when the engine
+// gives its parts back.
 void Rma::end(Operation& operation, Outcome outcome) {
   if (operation.stage != Stage::ended) {
     operation.stage = Stage::ended;

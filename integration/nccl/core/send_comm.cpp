@@ -114,6 +114,8 @@ SendComm::Written SendComm::write(Links& links, std::uint32_t index, Place place
   return Written::yes;
 }
 
+// Goes through the waiting sends, oldest first. One without a matching buffer does not hold up
+// sends of other tags behind it.
 bool SendComm::advance(Links& links) {
   for (std::size_t at = 0; at < waiting_.size() && first_ != known_ && state == State::open;) {
     const std::uint32_t index = waiting_[at];
