@@ -44,8 +44,8 @@ TEST(CreditScheduler, GrantsWhatIsAskedForAndNoMore) {
   EXPECT_EQ(s.next_due(), kNever);
 }
 
-// Credits are units of 256 bytes. 99.8 % of the line: grants at the full rate would let a queue
-// that once built up stand for ever.
+// Credits are units of 256 bytes. Grants must come close to the rate of the line and never exceed
+// it: what is granted beyond it would only queue up.
 TEST(CreditScheduler, TurnsJustBelowTheRateOfTheLine) {
   CreditTuning tuning;
   tuning.line_rate = Rate::gbps(100);
