@@ -19,8 +19,8 @@ using Memory = std::vector<std::vector<std::byte>>;
 
 constexpr std::byte kPoison{0xA5};
 
-// A network that reorders always and loses half of the time: loss alone hides what reordering does,
-// because everything waits for it.
+// A network that always reorders, and loses packets with even seeds only: loss alone hides what
+// reordering does, because everything waits for it.
 RmaLabConfig rough(std::uint64_t seed) {
   RmaLabConfig config;
   config.lab.seed = seed;
