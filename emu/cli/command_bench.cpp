@@ -17,6 +17,7 @@
 namespace weft::cli {
 namespace {
 
+// The lists are the axes of a table; every combination is one case.
 struct Options {
   bool json = false;
   std::uint64_t packets = 100'000;

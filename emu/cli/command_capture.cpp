@@ -27,10 +27,10 @@ struct Options {
   bool as_json = false;
 };
 
-// One question to weftd, which does the capturing and goes on with it when this command has ended:
-// without a file and --stop it only asks how the capture fares. A capture that lacks frames,
-// because the disk is slower than the network, is a failure: a reader of the file must not take it
-// for all that passed.
+// One question to weftd, which does the capturing and goes on with it when this command has ended.
+// Without a file and without --stop the question is only how the capture fares. A capture that
+// lacks frames, because the disk is slower than the network, is a failure: a reader of the file
+// must not take it for everything that passed.
 int run_capture(const Options& options) {
   const std::string directory = unwrap(launch::named_directory(options.name, false));
   json request{{"cmd", "capture"}};

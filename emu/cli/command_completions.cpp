@@ -16,6 +16,7 @@
 namespace weft::cli {
 namespace {
 
+// A word that can be completed, with a description for the shells that show one.
 struct Word {
   std::string name;
   std::string about;
@@ -26,8 +27,8 @@ struct Command {
   std::vector<Word> parts;    // as in `weft lab up`
 };
 
-// The first line, for the quoted strings of all three shells: what would end a string there, or
-// part its fields, becomes a blank.
+// The first line of a text, safe within the quoted strings of all three shells: a character that
+// would end the string there, or divide its fields, becomes a blank.
 std::string first_sentence(const std::string& text) {
   std::string out;
   for (const char c : text.substr(0, text.find('\n'))) {
@@ -36,6 +37,7 @@ std::string first_sentence(const std::string& text) {
   return out;
 }
 
+// Adds the long and short names of the options of a command or of a part of it.
 void add_options(Command& command, const CLI::App& app) {
   const auto add = [&](const std::string& name, const CLI::Option& option) {
     const auto same = [&](const Word& word) { return word.name == name; };
@@ -53,7 +55,7 @@ void add_options(Command& command, const CLI::App& app) {
   }
 }
 
-// What CLI11 knows, so that completions never lag behind the program.
+// All commands as CLI11 knows them, so that completions never lag behind the program.
 std::vector<Command> commands_of(const CLI::App& program) {
   std::vector<Command> commands;
   for (const CLI::App* app : program.get_subcommands({})) {
@@ -150,6 +152,7 @@ if [[ $funcstack[1] == _weft ]]; then _weft "$@"; else compdef _weft weft; fi
 )");
 }
 
+// fish reads one line for each word: when it applies, and its description.
 void print_fish(const std::vector<Command>& commands) {
   for (const Command& command : commands) {
     fmt::print("complete -c weft -n __fish_use_subcommand -f -a {} -d '{}'\n", command.word.name,

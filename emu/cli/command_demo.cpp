@@ -51,7 +51,7 @@ struct Options {
   bool no_program = false;
 };
 
-// Slow enough for two cores that also run both hosts and the network.
+// The rates are low enough for a machine of two cores that also runs both hosts and the network.
 std::string topology_text() {
   std::string text =
       R"(# Two hosts on two leaves; every frame between them crosses one of four spines.
@@ -86,6 +86,7 @@ class Transfer {
       throw std::runtime_error("no memory for the processes of the demo to share");
     }
     board_ = new (memory) DemoBoard;
+    // The sender waits for the receiver, so the receiver is started first.
     for (const auto body : {run_demo_receiver, run_demo_sender}) {
       const pid_t self = ::getpid();
       const pid_t pid = ::fork();
@@ -204,6 +205,8 @@ class Demo {
   }
   [[nodiscard]] double seconds() const { return seconds_of(nanoseconds(srd::monotonic_now())); }
 
+  // Samples and tells events until `end`, in seconds of the demo; returns early if a process has
+  // failed.
   void watch_until(double end) {
     while (seconds() < end && transfer_.reap()) {
       std::this_thread::sleep_for(kSampleEvery);
@@ -250,8 +253,8 @@ class Demo {
     has_sample_ = true;
   }
 
-  // Of the sender's events only what follows from the death and the return becomes a line: on a
-  // busy machine a path is doubted now and then for a moment.
+  // Turns the sender's new events into figures and lines. Only what follows closely from the death
+  // or the return becomes a line: on a busy machine a path is doubted now and then for a moment.
   void hear() {
     using Kind = srd::Event::Kind;
     const std::uint32_t end = board_.events.load(std::memory_order_acquire);
@@ -287,6 +290,8 @@ class Demo {
     }
   }
 
+  // Waits for the blocks in flight. Processes that do not end by then are not `ended()`, and the
+  // demo has failed.
   void finish() {
     const auto patience = std::chrono::steady_clock::now() + kEndPatience;
     while (transfer_.reap() && !transfer_.ended() && std::chrono::steady_clock::now() < patience) {
@@ -296,8 +301,8 @@ class Demo {
     story_.finish_live();
   }
 
-  // Over the samples inside the span: what lies between its edges and the first and the last of
-  // them is left out, so that a rate never mixes two phases.
+  // The mean rate in Gb/s between the first and the last sample within the span. What lies between
+  // the span's edges and those samples is left out, so that a rate never mixes two phases.
   [[nodiscard]] double goodput_between(double from, double to) const {
     double first_at = -1;
     double last_at = 0;

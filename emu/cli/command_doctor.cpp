@@ -18,6 +18,7 @@ struct Options {
   bool json = false;
 };
 
+// The column that people read; scripts get to_string() instead.
 const char* sign_of(Health health) {
   switch (health) {
     case Health::good:

@@ -28,7 +28,7 @@ struct Options {
   bool unset = false;
 };
 
-// For any shell that knows POSIX: nothing inside single quotes is special.
+// The text as one word of any POSIX shell: within single quotes only the quote itself is special.
 std::string shell_quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) {
@@ -42,7 +42,8 @@ std::string shell_quoted(const std::string& text) {
 constexpr const char* kOurs = "WEFT_ENV";
 constexpr const char* kSaved = "WEFT_SAVED_";
 
-// The environment may say anything, and a shell evaluates what this command prints.
+// Names come from the environment, which may say anything, and a shell evaluates what this command
+// prints: nothing but a plain name may get through.
 bool is_identifier(const std::string& name) {
   return !name.empty() && std::isdigit(static_cast<unsigned char>(name.front())) == 0 &&
          std::all_of(name.begin(), name.end(),

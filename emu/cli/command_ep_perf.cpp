@@ -77,6 +77,7 @@ PlainResult plain(const ExpertResult& from, const workloads::PacketCounters& pac
   return result;
 }
 
+// The inverse of plain(), summed up over the ranks of a row.
 void add(const PlainResult& from, ExpertRow& row) {
   ExpertResult one;
   one.dispatch_us.assign(from.dispatch_us.begin(), from.dispatch_us.begin() + from.sections);
@@ -93,7 +94,7 @@ void add(const PlainResult& from, ExpertRow& row) {
   row.packets.retransmitted += from.packets.retransmitted;
 }
 
-// Called once for each rank, in virtual time or in the rank's own process.
+// Makes a rank; called once for each, in virtual time or in the rank's own process.
 auto maker(const ExpertSetup& setup) {
   return [setup](srd::Engine& engine, std::uint32_t rank, workloads::RankPlace& place) {
     ExpertSetup own = setup;
@@ -107,7 +108,8 @@ auto maker(const ExpertSetup& setup) {
   };
 }
 
-// Not as an error where it is told as a result: without rules anything may happen.
+// Adds a run in virtual time to the row. That the run broke off is noted in the row and is no error
+// of the command yet: without an order anything may happen, and run() decides.
 void run_virtual(const Options& options, const ExpertSetup& setup, ExpertRow& row) {
   workloads::VirtualGround ground{.ranks = setup.problem.ranks,
                                   .rate = options.rate,
@@ -128,8 +130,8 @@ void run_virtual(const Options& options, const ExpertSetup& setup, ExpertRow& ro
   row.packets = run->counters();
 }
 
-// A rank that has failed has a result all the same: what it counted until then is added like any
-// other's.
+// Adds a run over rings to the row. A rank that has failed has a result all the same: what it
+// counted until then is added like any other's.
 void run_in_real_time(const Options& options, const ExpertSetup& setup, ExpertRow& row) {
   LiveJob job{.command = "weft ep-perf",
               .ranks = setup.problem.ranks,
@@ -178,6 +180,7 @@ int run(const Options& options) {
     flush_output();
   }
   bool good = true;
+  // A run without an order went wrong, which is worth a sentence at the end.
   bool lesson = false;
   for (const std::uint32_t ranks : options.ranks) {
     for (const Ordering ordering : orders) {

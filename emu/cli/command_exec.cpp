@@ -50,8 +50,8 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Network and host may be left out before the `--`. Without one the first two words are network
-// and host.
+// Tells network, host and command apart. Network and host may be left out before the `--`; on a
+// command line without `--` the first two words are network and host, and the rest is the command.
 void sort_words(Options& options) {
   std::vector<std::string> all;
   for (const auto& [option, word] : {std::pair(options.name_option, options.name),
@@ -69,7 +69,7 @@ void sort_words(Options& options) {
   options.words.assign(all.begin() + static_cast<std::ptrdiff_t>(named), all.end());
 }
 
-// If none was named: that of WEFT_NETWORK, or the only one that is up.
+// The network if the command line names none: that of WEFT_NETWORK, or the only one that is up.
 Result<std::string> choose_network() {
   if (const std::string given = variable("WEFT_NETWORK"); !given.empty()) {
     return given;
@@ -84,8 +84,9 @@ Result<std::string> choose_network() {
                                           names.size(), fmt::join(names, ", ")));
 }
 
-// If none was named: that of WEFT_HOST, or a launcher's processes go round the hosts by rank. Of
-// hosts with several NICs weftd lists each NIC; the first one stands for the host.
+// The host if the command line names none: that of WEFT_HOST, or for a launcher's process the host
+// number rank modulo the number of hosts. weftd lists the NICs of a host one by one; the first of
+// them stands for the host.
 Result<std::string> choose_host(const std::string& directory) {
   if (const std::string given = variable("WEFT_HOST"); !given.empty()) {
     return given;
@@ -145,7 +146,7 @@ int exec(Options options) {
   for (const std::string& word : options.words) {
     words.push_back(unwrap(launch::fill_placeholders(directory, word, kind)));
   }
-  // Into this process, which becomes the program.
+  // The environment is set in this process, which becomes the program.
   for (const auto& [key, value] : unwrap(launch::equip_host(directory, *host, kind))) {
     ::setenv(key.c_str(), value.c_str(), 1);
   }

@@ -46,9 +46,9 @@ json share(const std::string& option, const std::string& text) {
   return value;
 }
 
-// Only what was given: weftd merges it with what is set already. A null takes a field away; so a
-// rate replaces a share of the rate and the other way round. What needs a unit goes to weftd as
-// text, which reads it as in a scenario file.
+// The fields that the options change, and no others: weftd merges them with what is set already. A
+// null takes a field away; so a rate replaces a share of the rate, and the other way round. What
+// has a unit goes to weftd as text, and weftd reads it as in a scenario file.
 json fields_of(const Options& options) {
   json fields = json::object();
   const auto put_share = [&](const char* option, const char* key, const std::string& text) {
@@ -109,7 +109,7 @@ void print_table(const json& impairments) {
   }
 }
 
-// Without a change it shows what is impaired; with one, what is impaired now.
+// Prints what is impaired, after the change if the options ask for one.
 int run_impair(const Options& options) {
   json request{{"cmd", "impair"}};
   if (!options.link.empty()) {

@@ -54,7 +54,8 @@ std::optional<std::pair<std::string, std::string>> divide(const std::string& wor
   return std::pair(word.substr(0, equals), word.substr(equals + 1));
 }
 
-// False, and says why: a wrong command line.
+// Completes the options from the words given. False, after a complaint, if the command line is
+// wrong.
 bool finish_options(Options& options) {
   for (const std::string& word : options.labels) {
     const auto label = divide(word);
@@ -120,6 +121,7 @@ std::vector<k8s::ManifestFile> read_files(const Options& options) {
   return files;
 }
 
+// Options by value: finish_options() completes them.
 int plan(Options options) {
   if (!finish_options(options)) {
     return kUsage;
@@ -143,7 +145,8 @@ const char* state_text(labs::PodOutcome::State state) {
   return "running";
 }
 
-// What of the pods has failed is told in a table, and by the exit code.
+// Prints how each pod ended; returns kFailure if one has failed. A pod that still runs at the end
+// (a server) is none of those.
 int conclude(const std::vector<labs::PodOutcome>& outcomes) {
   int code = kSuccess;
   fmt::print("{:<40} {:<10} {:>5} {:>9}\n", "pod", "state", "code", "restarts");
@@ -156,7 +159,7 @@ int conclude(const std::vector<labs::PodOutcome>& outcomes) {
   return code;
 }
 
-// All texts together say which lab it is: another text is another lab.
+// The identity of the lab: all names and all texts together, so that another text is another lab.
 labs::LabSource source_of(const std::vector<k8s::ManifestFile>& files) {
   labs::LabSource source;
   for (const k8s::ManifestFile& file : files) {
@@ -166,6 +169,7 @@ labs::LabSource source_of(const std::vector<k8s::ManifestFile>& files) {
   return source;
 }
 
+// Shows what the pods print until they have ended; returns the exit code.
 int watch(const labs::RunningLab& running, const labs::PodLab& lab, const Options& options) {
   const auto outcomes = unwrap(labs::watch_pods(
       running, lab.processes,

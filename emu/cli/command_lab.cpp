@@ -49,7 +49,7 @@ labs::LabSource source_of(const std::string& path) {
           std::filesystem::path(path).parent_path().string()};
 }
 
-// A lab may be named by its file.
+// The name of a lab that the user gave by its name or by its file.
 std::string name_of(const std::string& word) {
   if (!is_file_name(word)) {
     return word;
@@ -100,8 +100,8 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-// Of what is there, also if that is a part: a lab whose weftd or containers have died can still be
-// asked about.
+// Shows what there is of the lab, also if that is only a part: a lab whose weftd or containers have
+// died can still be asked about.
 int status(const Options& options) {
   const labs::RunningLab running = unwrap(labs::find_lab(name_of(options.name)));
   const auto reply = launch::ask_weftd(running.identity.directory, {{"cmd", "status"}});
@@ -180,7 +180,8 @@ int exec(const Options& options) {
   return become(words);
 }
 
-// Of one node as the engine gives it; of all with their names in front.
+// The output of one node as the engine gives it, or of all nodes, each line with the node's name in
+// front.
 int logs(const Options& options) {
   const labs::RunningLab running = unwrap(labs::find_lab(name_of(options.name)));
   if (!options.node.empty()) {
@@ -217,6 +218,7 @@ int logs(const Options& options) {
   return code;
 }
 
+// Adds `weft lab <name>`. All parts share the options: one command line has only one part.
 CLI::App* add_part(CLI::App& command, const char* name, const char* about,
                    const std::shared_ptr<Options>& options, Work& work,
                    int (*run)(const Options&)) {

@@ -39,6 +39,7 @@ struct Options {
   std::string file;  // of the user's own
   std::vector<std::string> conditions;
   std::vector<std::string> devices;
+  // Optional because a user's file may give them, too: only what was said replaces that.
   std::optional<std::uint64_t> seeds;
   std::optional<std::uint64_t> first_seed;
   std::size_t copies = 1;
@@ -67,7 +68,7 @@ struct WrongQuestion : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Equal ones would make cells that cannot be told apart.
+// Refuses a list with two equal words: their cells could not be told apart.
 void refuse_twins(const char* option, std::vector<std::string> words) {
   std::ranges::sort(words);
   if (const auto twin = std::ranges::adjacent_find(words); twin != words.end()) {
@@ -111,6 +112,8 @@ MatrixPlan matrix_plan(const Options& options) {
   return plan;
 }
 
+// Consecutive numbers. Refused if they would pass the largest one: wrapped around, they would not
+// be what was asked for.
 std::vector<std::uint64_t> seeds_of(const Options& options) {
   const std::uint64_t first = options.first_seed.value_or(1);
   const std::uint64_t count = options.seeds.value_or(1);
@@ -123,8 +126,8 @@ std::vector<std::uint64_t> seeds_of(const Options& options) {
   return seeds;
 }
 
-// From a user's file and the command line together, in this order: conditions, devices, seeds.
-// What the command line says counts more than what the file says.
+// The conditions, devices and seeds of the matrix, from the user's file and the command line, whose
+// words win over the file's.
 UserMatrix matrix_of(const Options& options, std::size_t hosts) {
   UserMatrix matrix;
   if (!options.file.empty()) {

@@ -138,7 +138,8 @@ int run_rank(const Options& options, std::uint32_t rank, Board& board) {
   }
 }
 
-// What cannot be, in words; empty: nothing.
+// What is wrong with the options taken together; empty: nothing. Told before any process starts, as
+// a wrong command line.
 std::string mistake_in(const Options& options) {
   const SessionOptions& session = options.session;
   if (session.largest < session.smallest) {
@@ -216,7 +217,8 @@ class SharedMemory {
   void* data_;
 };
 
-// All ranks, from their first to their last call. Returns whether all went well.
+// Runs all ranks from their first to their last call. Returns whether all of them ended well; a
+// rank that was to be killed is not expected to.
 bool run_ranks(const Options& options, const std::string& socket) {
   const SessionOptions& session = options.session;
   if (!session.trace.empty()) {
@@ -241,7 +243,8 @@ bool run_ranks(const Options& options, const std::string& socket) {
   return good;
 }
 
-// Each as in a run of its own, over the same network.
+// Runs each contestant as in a run of its own, `rounds` times in changing order, over the same
+// network.
 bool run_comparison(const Options& options, const std::string& socket) {
   struct Kind {
     const char* name;
@@ -311,6 +314,7 @@ int run_nccl_perf(Options options) {
   return good ? kSuccess : kFailure;
 }
 
+// The options of what is measured; their names are those of nccl-tests.
 void add_measurement(CLI::App& command, Options& options) {
   SessionOptions& session = options.session;
   // K, M and G are powers of 1024, as in nccl-tests, whose names the options have.
@@ -356,6 +360,7 @@ void add_measurement(CLI::App& command, Options& options) {
   command.add_flag("--json", session.json, "One JSON object per line");
 }
 
+// The options of what it is measured on: plugin, network, and trouble.
 void add_ground(CLI::App& command, Options& options) {
   CLI::Option* const plugin = command
                                   .add_option("--plugin", options.plugin,

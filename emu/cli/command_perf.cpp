@@ -30,14 +30,15 @@
 namespace weft::cli {
 namespace {
 
-// The others' rows: their ping-pong has one message under way, so its latency is what compares.
+// Measures libfabric's providers with fi_pingpong. That has one message in flight at a time, so it
+// is the latency that compares.
 int run_peers(const PerfOptions& options) {
   int code = kSuccess;
   for (const std::string& provider : options.peers) {
     for (const std::uint32_t size : options.sizes) {
       std::vector<PeerRow> rows;
       for (int round = 0; round < options.rounds; ++round) {
-        launch::check_interrupt();  // which came between two of them
+        launch::check_interrupt();  // an interrupt between two of these runs
         const auto row = measure_peer(provider, size);
         if (!row) {
           complain("weft perf: {}\n", row.error().message);
@@ -76,7 +77,7 @@ void print_sums(const PerfOptions& options, std::span<const PairBoard> boards) {
 // The beginning of an --io that names a DPDK device.
 constexpr std::string_view kDpdk = "dpdk:";
 
-// What is wrong with what was asked for, or nothing.
+// What is wrong with the options taken together; empty: nothing.
 std::string mistake_in(const PerfOptions& options) {
   const std::size_t cases = cases_of(options).size();
   if (options.pairs > 1 && (options.io != "ring" || !options.topology.empty())) {
@@ -105,7 +106,8 @@ std::string mistake_in(const PerfOptions& options) {
   return {};
 }
 
-// Before any side is forked, so that both find the same network.
+// Makes what stands between the sides. Called before any side is forked, so that both find the same
+// network.
 Ground prepare(const PerfOptions& options) {
   Ground ground;
   if (options.io == "ring") {

@@ -44,17 +44,20 @@
 namespace weft::cli {
 namespace {
 
-// Only how long a client is held back; whether the server really listens is the client's matter.
+// How long a client is held back for its server to listen. Then it is started all the same: whether
+// the server really listens is the client's matter.
 constexpr std::chrono::milliseconds kServerPatience{5000};    // for a server to listen
 constexpr std::chrono::milliseconds kGuestPatience{120'000};  // in a guest, which boots first
 constexpr std::uint64_t kMaxCapture = std::uint64_t{256} << 20;
 
-// Programs fill a host before the next one begins.
+// The host of a program, by the position of its command: programs fill a host before the next one
+// begins.
 std::string host_name(std::size_t index, const RunOptions& options) {
   return "h" + std::to_string(index / options.per_host + 1);
 }
 
-// By these names output is labelled, and --kill and --stop find programs.
+// The name of a program: its host, with a number where several share one. Output is labelled with
+// it, and --kill and --stop go by it.
 std::string program_name(std::size_t index, const RunOptions& options) {
   return options.per_host > 1
              ? host_name(index, options) + "." + std::to_string(index % options.per_host)
@@ -68,7 +71,8 @@ bool mentions(const Words& words, const std::string& host) {
   });
 }
 
-// The seed is worth telling only then: an ideal network is the same with every seed.
+// Whether the network draws anything by lot. Otherwise it is the same with every seed, and the seed
+// is not worth a line.
 bool draws_by_lot(const RunOptions& options) {
   return !options.topology.empty() || !options.faults.empty();
 }
@@ -137,7 +141,8 @@ Networks make_networks(const std::string& directory, std::size_t hosts,
   return networks;
 }
 
-// What is to happen to programs; each must befall one.
+// The mishaps that --kill and --stop ask for. One that no program would suffer is an error: it
+// would be a typing mistake, and the run would test nothing.
 Result<std::vector<Mishap>> mishaps_of(const RunOptions& options, std::size_t programs) {
   std::vector<Mishap> mishaps;
   const auto add = [&](const std::string& text, Result<Mishap> (*parse)(const std::string&)) {
@@ -185,6 +190,7 @@ struct Scene {
   const std::optional<launch::RunDirectory>& run;
 };
 
+// What program `i` is started with: words, environment, labels, signals.
 launch::Program program_of(std::size_t i, const Scene& scene) {
   const RunOptions& options = scene.options;
   const std::string host = host_name(i, options);
@@ -249,6 +255,7 @@ struct Outcome {
   int lost_output = 0;  // why, an errno
 };
 
+// Starts all programs and waits for their ends.
 Outcome run_group(const Scene& scene) {
   Outcome outcome;
   launch::ProgramGroup group;
@@ -261,8 +268,8 @@ Outcome run_group(const Scene& scene) {
   return outcome;
 }
 
-// Begun before any program, so that all frames are in it, but those of direct rings: there are none
-// while it goes on.
+// Starts the capture before any program runs, so that it has all frames. While a capture goes on
+// weftd makes no direct rings, whose frames it would not see.
 Result<void> begin_capture(const std::string& directory,
                            const std::optional<launch::RunDirectory>& run) {
   if (!run) {
@@ -276,7 +283,8 @@ Result<void> begin_capture(const std::string& directory,
       .map([](const nlohmann::json&) {});
 }
 
-// A capture that lacks frames is still worth reading, by who knows it.
+// Ends the capture and says what it lacks. Such a capture is still worth reading, if the reader
+// knows.
 void end_capture(const std::string& directory) {
   const auto reply = launch::ask_weftd(directory, {{"cmd", "capture"}, {"stop", true}});
   const nlohmann::json capture = reply ? (*reply)["capture"] : nlohmann::json();
@@ -344,7 +352,7 @@ int conclude(const Outcome& outcome, const std::string& directory, const RunOpti
                                                  : kSuccess;
 }
 
-// One command for each program; nothing if they cannot be had, which has then been told.
+// One command for each program. Nothing, after a complaint, if the words make no commands.
 std::optional<std::vector<Words>> commands_of(const RunOptions& options) {
   auto split = split_commands(options.words, words_after_dashes());
   if (!split) {

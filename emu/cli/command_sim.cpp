@@ -68,7 +68,8 @@ int list_scenarios() {
   return kSuccess;
 }
 
-// The built-in scenario of that name, or else the file: a file called like a scenario needs a "./".
+// The built-in scenario of that name, or else the file: a file called like a built-in scenario has
+// to be given with "./".
 Result<SimJob> find_scenario(const std::string& name) {
   SimJob job;
   job.file_name = name;
@@ -95,6 +96,7 @@ Result<SimJob> find_scenario(const std::string& name) {
   return job;
 }
 
+// "key=value" in two. The value may be empty and may hold further equals signs.
 Result<std::pair<std::string, std::string>> split(const std::string& text, const char* option) {
   const auto equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
@@ -230,8 +232,8 @@ int grid(const Options& options) {
                    .list = options.list});
 }
 
-// Where each run writes what it is asked for beside its result. The text is what is wrong, or
-// empty.
+// Decides which files each run writes beside its result, and makes the directories. Returns what is
+// wrong with the options, or an empty text.
 std::string name_files(const Options& options, std::vector<SimJob>& jobs) {
   for (const auto& [option, file] :
        {std::pair{"--trace", &options.trace}, std::pair{"--flows", &options.flows}}) {

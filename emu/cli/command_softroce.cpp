@@ -12,6 +12,7 @@
 namespace weft::cli {
 namespace {
 
+// The options that `vm` and `shell` have in common.
 void add_guest_options(CLI::App& command, VmOptions& options) {
   command.add_option("--network", options.network,
                      "A network that is up, with --routable and a dgram port; else one of its own");

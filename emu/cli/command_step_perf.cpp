@@ -53,6 +53,7 @@ struct Options {
   bool json = false;
 };
 
+// A rank that computes `factor` times as long.
 struct Slow {
   std::uint32_t rank = 0;
   double factor = 1;
@@ -103,6 +104,7 @@ std::vector<Case> cases_of(const Options& options) {
   return cases;
 }
 
+// Makes a rank; called once for each, in virtual time or in the rank's own process.
 auto maker(const StepSetup& setup, const std::vector<Slow>& slow) {
   return [setup, slow](srd::Engine& engine, std::uint32_t rank, workloads::RankPlace& place) {
     StepSetup own = setup;
@@ -119,6 +121,7 @@ auto maker(const StepSetup& setup, const std::vector<Slow>& slow) {
   };
 }
 
+// The ranks' steps in virtual time. A run that broke off is told by the failure that came first.
 StepSeries run_virtual(const Options& options, const Case& one) {
   const StepSetup& setup = options.setup;
   workloads::VirtualGround ground{.ranks = setup.ranks,
@@ -155,7 +158,8 @@ StepSeries run_virtual(const Options& options, const Case& one) {
 
 StepSeries run_in_real_time(const Options& options, const Case& one) {
   const StepSetup& setup = options.setup;
-  // Of bytes alone, because it goes from one process to another through shared memory.
+  // Plain values only: it is copied from one process to another through shared memory. On the heap,
+  // as it is too large for a stack.
   struct PlainResult {
     std::uint32_t count = 0;
     std::array<workloads::StepRecord, kMaxSteps> records{};

@@ -41,6 +41,7 @@ struct Options {
   bool story = false;
 };
 
+// The run that this thread is in, for on_abort(), which is called by the thread that failed.
 thread_local std::uint64_t current_seed = 0;
 
 // A failed check ends the process; this says in which run. Only what a signal handler may do: text
@@ -103,6 +104,7 @@ class Runner {
     }
   }
 
+  // The caller holds the mutex.
   void show_progress() {
     if (isatty(STDERR_FILENO) == 0) {
       return;

@@ -40,14 +40,15 @@ struct Options {
   bool as_json = false;
 };
 
-// What containers see of the network, from its start on.
+// Writes the CDI files of the network, by which container engines find its devices.
 Result<void> give_to_containers(const std::string& directory, const Options& options) {
   const auto written = launch::write_cdi(directory, options.name, {options.device},
                                          launch::kCdiFolder, options.names);
   return written ? Result<void>{} : tl::unexpected(written.error());
 }
 
-// Only weftd knows how many NICs each host has, and --names may have fewer.
+// Checks that --names has a name for each NIC. Only weftd knows how many NICs each host has, as a
+// topology may say so.
 Result<void> check_names(const std::string& directory, const launch::DeviceKind& kind) {
   const auto reply = launch::ask_weftd(directory, {{"cmd", "status"}});
   if (!reply) {
@@ -114,6 +115,7 @@ int up(Options options) {
   unwrap(launch::note_device(directory, options.device, options.names));
   const pid_t pid = unwrap(launch::start_weftd(directory, options.weftd, false));
   auto usable = make_usable(directory, kind, options);
+  // A network that cannot be used as asked does not stay.
   if (!usable) {
     (void)launch::stop_weftd(directory);
   }

@@ -7,7 +7,8 @@
 
 namespace weft::cli {
 
-// Exit codes of every command: 0 success, 1 it ran and failed, 2 it was asked the wrong way.
+// Exit codes of every command: 0 success; 1 the command ran, and failed or found a failure; 2 the
+// command line was wrong. A program that weft runs passes on its own code.
 inline constexpr int kSuccess = 0;
 inline constexpr int kFailure = 1;
 inline constexpr int kUsage = 2;

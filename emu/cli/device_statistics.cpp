@@ -54,7 +54,8 @@ void print_json(const DeviceStatistics& device) {
   fmt::print("{}\n", line.dump());
 }
 
-// False: it carried nothing.
+// Prints a row, with the header above it if asked. False, and nothing is printed, if the device
+// carried nothing.
 bool print_row(const DeviceStatistics& device, bool header) {
   const kernel::Traffic traffic = device.counted.kind->counters().traffic(device.counted.sum);
   if (traffic.packets_in == 0 && traffic.packets_out == 0) {
@@ -76,6 +77,8 @@ bool print_row(const DeviceStatistics& device, bool header) {
 std::vector<DeviceStatistics> device_statistics(const std::string& directory) {
   std::vector<DeviceStatistics> devices;
   std::error_code error;
+  // Each level may be missing or go away meanwhile; then there is nothing to tell, which is no
+  // error.
   for (const auto& host :
        fs::directory_iterator(fs::path(directory) / launch::kDevicesFolder, error)) {
     // One tree for each kind of device that was asked for.

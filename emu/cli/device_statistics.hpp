@@ -8,6 +8,7 @@
 
 namespace weft::cli {
 
+// The counters of one NIC of one host, summed up over all processes that used it.
 struct DeviceStatistics {
   std::string host;
   std::string nic;

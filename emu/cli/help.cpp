@@ -17,6 +17,7 @@ CLI::App* add_command(CLI::App& program, const std::string& name) {
   const std::string text = help->text;
   const std::size_t about = text.find("\n\n");
   CLI::App* const command = program.add_subcommand(name, text.substr(0, about));
+  // Without the empty line in front of it and the line end at its end.
   command->footer(text.substr(about + 2, text.size() - about - 3));
   return command;
 }

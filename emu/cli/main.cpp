@@ -39,7 +39,8 @@ constexpr std::string_view kForAnother[] = {"run", "exec", "matrix", "lab", "sof
 // See words_after_dashes(); set once, before the command line is parsed.
 std::span<char* const> after_dashes;
 
-// Parses, then runs: only what is wrong with the command line itself becomes kUsage here.
+// Parses the command line, then runs the command. CLI11's exceptions are caught around the parsing
+// alone, so only a wrong command line becomes kUsage here.
 int run(int argc, char** argv) {
   char** const end = argv + argc;
   char** const dashes = std::find(argv, end, std::string("--"));

@@ -8,8 +8,9 @@
 
 namespace weft::cli {
 
-// The dynamic section has names as they are; what is loaded later, or linked into the program, is
-// not seen.
+// The dynamic section has the names of needed libraries as plain text, so a search through the file
+// is enough. A library that is loaded later, or linked statically, is not seen; this is only for a
+// warning.
 bool wants_mpi(const std::string& program) {
   const auto needs_it = [](const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);

@@ -26,6 +26,8 @@ int lost_output() {
     return 0;
   }
   pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  // The errno is gone. A pipe without a reader still shows as POLLERR; anything else is told as
+  // EIO.
   const bool reader_left = ::poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
   return reader_left ? EPIPE : EIO;
 }

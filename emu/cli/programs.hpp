@@ -21,7 +21,8 @@ inline constexpr std::size_t kMaxHosts = 254;  // of a network
 // An empty command is an error.
 [[nodiscard]] Result<std::vector<Words>> split_commands(Words words, std::span<char* const> after);
 
-// A program killed, or stopped for a while, so long after its start.
+// What --kill and --stop do: a program is killed, or stopped for a while. Times count from the
+// start of that program.
 struct Mishap {
   std::string name;  // "h2": all programs of that host; "h2.1": one of several
   std::chrono::milliseconds at{};

@@ -10,8 +10,9 @@
 
 namespace weft::cli {
 
-// On a terminal a text that is not the last of its step is written over by the next one; elsewhere
-// it is left out.
+// Returns a function that shows the steps of `command` on standard error. `last`: the text is the
+// last of its step and stays. Others are written over by the next text on a terminal, and left out
+// elsewhere.
 inline std::function<void(const std::string& text, bool last)> progress_of(
     const std::string& command) {
   return [command](const std::string& text, bool last) {

@@ -8,8 +8,8 @@
 
 namespace weft::cli {
 
-// Lies in memory that both processes share. One side writes it; the other one reads it after it has
-// seen, by an atomic beside it, that it is complete.
+// Lies in memory that both processes share. One side writes it, and sets an atomic beside it when
+// it is complete (release); the other side reads it only after it has seen that (acquire).
 struct Rendezvous {
   srd::Address address;
   srd::AttachmentId attachment;

@@ -66,8 +66,8 @@ std::optional<Subnet> parse_subnet(std::string_view text) {
       {address->number & ~rest, address->is_v6}, {address->number | rest, address->is_v6}, length};
 }
 
-// The first address of a subnet is its name and the last one of IPv4 its broadcast address, unless
-// it has only one or two.
+// The first address of a subnet is its name, and the last one of IPv4 its broadcast address: hosts
+// get neither, unless the subnet has only one or two. `start` and `end` may name them all the same.
 Result<AddressPool> AddressPool::of(const Subnet& subnet, const std::optional<IpAddress>& start,
                                     const std::optional<IpAddress>& end) {
   AddressPool pool(subnet.first, subnet.last, subnet.length);

@@ -30,7 +30,8 @@ struct Subnet {
 };
 [[nodiscard]] std::optional<Subnet> parse_subnet(std::string_view text);
 
-// Addresses in order, each given once.
+// Hands out the addresses of a range in order, each once; none comes back. Excluded ranges may
+// overlap, and must be known before the first take().
 class AddressPool {
  public:
   // All addresses of a subnet that hosts may have, from `start` to `end` if they are given.
@@ -60,6 +61,7 @@ class AddressPool {
   IpAddress last_;
   IpAddress next_;
   unsigned length_;
+  // First and last address of each, sorted.
   std::vector<std::pair<IpAddress, IpAddress>> excluded_;
 };
 

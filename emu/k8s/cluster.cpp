@@ -29,8 +29,8 @@ bool matches(const Policy& policy, const PhysicalFunction& pf) {
          (policy.root_devices.empty() || is_one_of(pf.root_device, policy.root_devices));
 }
 
-// NICs such as a policy selects.
-// Names or addresses that the policy gives are taken; without any, as many NICs as the options say.
+// Adds NICs that the policy would select to a node that no manifest describes: those that the
+// policy names, by name or address; if it names none, as many as the options say.
 void add_virtual_pfs(const Policy& policy, std::size_t otherwise, PlannedNode& node) {
   const std::size_t count = !policy.pf_names.empty()       ? policy.pf_names.size()
                             : !policy.root_devices.empty() ? policy.root_devices.size()
@@ -51,7 +51,7 @@ void add_virtual_pfs(const Policy& policy, std::size_t otherwise, PlannedNode& n
   }
 }
 
-// A node may have them all: no label is asked for with two values.
+// Whether a node may have both sets of labels: none is asked for with two values.
 bool is_compatible(const Labels& selector, const Labels& labels) {
   return std::ranges::all_of(selector, [&](const auto& pair) {
     const auto found = labels.find(pair.first);
@@ -59,8 +59,9 @@ bool is_compatible(const Labels& selector, const Labels& labels) {
   });
 }
 
-// Labels such as the policies select: of one kind of node, or of several where one node cannot have
-// them all.
+// The kinds of nodes that the policies call for, as their labels. One kind serves all policies that
+// agree; a policy that contradicts all kinds so far makes another one, which earlier policies that
+// agree with it select, too.
 std::vector<Labels> kinds_of_nodes(const std::vector<Policy>& policies, const Labels& base) {
   std::vector<Labels> kinds{base};
   for (const Policy& policy : policies) {
@@ -91,7 +92,7 @@ std::vector<Labels> kinds_of_nodes(const std::vector<Policy>& policies, const La
 // The label that the kubelet gives each node, with its name.
 constexpr const char* kHostName = "kubernetes.io/hostname";
 
-// With the NICs of the policies that select it.
+// Adds the NICs that the policies expect of the node.
 void furnish(const Objects& objects, const ClusterOptions& options, PlannedNode& node) {
   for (const Policy& policy : objects.policies) {
     if (std::string missing; selects(policy.node_selector, node.labels, missing)) {
@@ -100,7 +101,8 @@ void furnish(const Objects& objects, const ClusterOptions& options, PlannedNode&
   }
 }
 
-// Of a kind that names its host there is one.
+// The nodes of a cluster of which no manifest speaks: `virtual_nodes` of each kind, but only one of
+// a kind whose labels name its host.
 std::vector<PlannedNode> virtual_nodes(const Objects& objects, const ClusterOptions& options) {
   std::vector<PlannedNode> nodes;
   for (const Labels& kind : kinds_of_nodes(objects.policies, options.labels)) {
@@ -147,7 +149,8 @@ class PfDivision {
              Findings& findings)
       : pf_(pf), node_(node), prefix_(prefix), findings_(findings) {}
 
-  // In the order of their priority.
+  // Call it for the policies in the order of their priority, the most important first: a later one
+  // loses where they overlap.
   void give(const Policy& policy) {
     // 0: not known, so nothing is said.
     if (pf_.max_vfs != 0 && policy.num_vfs > pf_.max_vfs) {
@@ -206,6 +209,8 @@ class PfDivision {
   std::vector<Group> groups_;
 };
 
+// A policy that selects no node or no NIC does nothing on a cluster, silently. The nearest name
+// tells a typing mistake.
 void complain_of_idle_policies(const Objects& objects, const std::vector<PlannedNode>& nodes,
                                Findings& findings) {
   for (const Policy& policy : objects.policies) {

@@ -21,6 +21,7 @@ struct ClusterDevice {
   }
 };
 
+// A node, and what has been taken of it so far.
 struct PlannedNode {
   std::string name;
   bool is_virtual = false;       // no manifest describes it

@@ -20,7 +20,7 @@ constexpr std::size_t kMaxValues = 2'000'000;  // of a file, with what its alias
 // Readers walk by recursion; this many frames are far from the stack's end.
 constexpr std::size_t kMaxDepth = 300;  // of values within values
 
-// "---" begins a document, "..." ends one.
+// Whether the line begins ("---") or ends ("...") a document.
 bool is_separator(std::string_view line) {
   return (line.starts_with("---") || line.starts_with("...")) &&
          (line.size() == 3 || line[3] == ' ' || line[3] == '\t' || line[3] == '\r');
@@ -112,7 +112,8 @@ int line_of(const YAML::Mark& mark, int lines_before) {
   return mark.is_null() ? 0 : lines_before + mark.line + 1;
 }
 
-// What no file of a sane size says by itself, but by aliases.
+// Thrown for a document that aliases make endless or enormous: a few hundred bytes can stand for
+// billions of values.
 struct Endless : YAML::Exception {
   using YAML::Exception::Exception;
 };

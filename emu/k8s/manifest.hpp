@@ -25,6 +25,7 @@ struct ManifestFinding {
   std::string remedy;
 };
 
+// All findings of a plan, in the order in which they were made.
 class Findings {
  public:
   void error(FilePlace place, std::string what, std::string remedy) {
@@ -48,7 +49,8 @@ struct ManifestFile {
   std::string text;
 };
 
-// One object.
+// One object of a file. `place` is its first line. Nodes are references into a shared document:
+// reading must not change them.
 struct Manifest {
   std::string kind;
   std::string name;

@@ -12,6 +12,7 @@
 namespace weft::k8s {
 namespace {
 
+// 0 where the text is no number: not known.
 unsigned number_of(const YAML::Node& node) {
   const std::string text = text_of(node);
   unsigned number = 0;
@@ -45,7 +46,8 @@ bool is_seen_by_operator(const Manifest& manifest, const ReadOptions& options, F
   return false;
 }
 
-// Of kinds that are passed over: something in it is a list of containers.
+// Whether an object of an unknown kind makes pods: somewhere in it there is a list of containers.
+// The depth of documents is limited (manifest.cpp), so the recursion is, too.
 bool makes_pods(const YAML::Node& node) {
   if (node.IsMap()) {
     const YAML::Node containers = value_of(node, "containers");
@@ -69,7 +71,7 @@ bool is_object_name(const std::string& name) {
                              [&](unsigned char c) { return is_word(c) || c == '-' || c == '.'; });
 }
 
-// Of a kind that has to do with devices.
+// Checks the names of an object of a kind that a plan uses.
 void check_names(const Manifest& manifest, Findings& findings) {
   for (const std::string* name : {&manifest.name, &manifest.name_space}) {
     if (!is_object_name(*name)) {

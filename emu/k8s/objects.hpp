@@ -73,11 +73,14 @@ struct NetworkAttachment {
   std::vector<std::string> addresses;  // asked for
 };
 
+// How many devices of a resource a pod asks for, and where it says so.
 struct Request {
   std::uint64_t count = 0;
   FilePlace place;
 };
 
+// One pod as its manifest or template describes it. Pods of one template are equal but for their
+// names.
 struct Pod {
   FilePlace place;
   std::string owner;  // "Job default/test", or the pod itself
@@ -106,6 +109,7 @@ struct PodService {
   Labels selector;
 };
 
+// A NIC of a node, as SriovNetworkNodeState tells it. Empty texts: not known.
 struct PhysicalFunction {
   std::string name;
   std::string vendor;
@@ -131,6 +135,7 @@ struct ReadOptions {
       "sriov-network-operator", "openshift-sriov-network-operator", "nvidia-network-operator"};
 };
 
+// Everything that was read, in the order of the files.
 struct Objects {
   std::vector<Policy> policies;
   std::vector<PodNetwork> networks;
@@ -159,7 +164,7 @@ void read_node_state(const Manifest& manifest, Objects& objects);
 [[nodiscard]] std::vector<PodVolume> read_pod_volumes(const YAML::Node& list);
 void read_service(const Manifest& manifest, Objects& objects);
 
-// There is no room for as many of this pod.
+// Adds the finding that a plan has no room for as many pods (PodBudget).
 void complain_of_crowd(const Pod& pod, Findings& findings);
 // Complains of keys of `map` that are not among the known ones.
 void check_keys(const Manifest& manifest, const YAML::Node& map,

@@ -22,6 +22,8 @@ std::string joined(const std::vector<std::string>& words) {
   return text.empty() ? "none" : text;
 }
 
+// Plans all pods in the order of the files. Devices and addresses that a pod has taken are gone for
+// those behind it, so the order decides who goes without.
 class Planner {
  public:
   explicit Planner(PodPlan& plan) : plan_(plan) {
@@ -144,7 +146,7 @@ class Planner {
     return good;
   }
 
-  // If not, `missing` is what the node has not.
+  // Whether the pod may be on that node. If not, `missing` becomes the label that the node lacks.
   static bool is_allowed(const Pod& pod, const PlannedNode& node, std::string& missing) {
     if (!pod.node.empty() && pod.node != node.name) {
       if (missing.empty()) {  // not for each of many nodes
@@ -208,6 +210,7 @@ class Planner {
     return nullptr;
   }
 
+  // The node must have a free device of the resource: choose_node() has counted them.
   ClusterDevice& take_device(PlannedNode& node, const std::string& resource) {
     ClusterDevice& device = *std::ranges::find_if(node.devices, [&](const ClusterDevice& d) {
       return d.resource == resource && !d.is_taken;
@@ -265,9 +268,8 @@ class Planner {
     return true;
   }
 
-  // False: another network has given it.
-  // Whereabouts keeps one account for all networks, or for each range where it is told that ranges
-  // may overlap.
+  // Whether the address is still free, and takes it if so. Whereabouts keeps one account for all
+  // networks, or one for each range where it is told that ranges may overlap.
   bool reserve(const Ipam& ipam, const AddressPool& pool, const std::string& address) {
     const std::string account = ipam.is_account_shared ? ipam.account
                                                        : ipam.account + "/" + pool.first().text() +
@@ -275,6 +277,8 @@ class Planner {
     return reserved_.insert(account + " " + address.substr(0, address.find('/'))).second;
   }
 
+  // Hands out devices and addresses. A pod that gets no address keeps its devices, as on a cluster,
+  // where it waits forever with them.
   void give(const Pod& pod, const std::vector<PodNetwork*>& networks, PlannedNode& node,
             PlannedPod& planned) {
     bool good = true;
@@ -291,6 +295,7 @@ class Planner {
                                                               : pod.attachments[i].interface;
       device.resource = network.resource;
       if (!network.resource.empty()) {
+        // check_requests() has seen to it that `left` suffices.
         const ClusterDevice& taken = take_device(node, network.resource);
         device.device = taken.text();
         device.pf = taken.pf;
@@ -369,7 +374,8 @@ void check_network_resources(PodPlan& plan) {
   }
 }
 
-// A pod of a DaemonSet for each node, in the place of the one that stands for them.
+// Replaces each pod of a DaemonSet by one for each node that it selects. It happens after the nodes
+// are known and before any pod is planned.
 void spread_daemons(PodPlan& plan) {
   std::vector<Pod> pods;
   for (Pod& pod : plan.objects.pods) {

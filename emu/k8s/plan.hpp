@@ -20,6 +20,8 @@ struct PlannedDevice {
   std::vector<std::string> addresses;
 };
 
+// Where a pod runs and what it gets. `pod` points into PodPlan::objects, so a plan must not be
+// copied.
 struct PlannedPod {
   const Pod* pod = nullptr;
   std::string node;  // empty: it does not start
@@ -40,6 +42,7 @@ struct PodPlan {
   [[nodiscard]] bool is_good() const { return !findings.has_errors(); }
 };
 
+// Never fails: whatever is wrong with the files becomes a finding, and the rest is planned.
 [[nodiscard]] PodPlan make_plan(const std::vector<ManifestFile>& files, const PlanOptions& options);
 
 // For people, and for programs (docs/json.md).

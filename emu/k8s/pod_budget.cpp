@@ -9,7 +9,8 @@
 namespace weft::k8s {
 namespace {
 
-// Short texts are within their string.
+// A text of up to half the size of its object is stored within it, and a longer one on the heap:
+// near enough for a limit.
 std::uint64_t size_of(const std::string& text) {
   return sizeof text + (text.size() < sizeof text / 2 ? 0 : text.size());
 }

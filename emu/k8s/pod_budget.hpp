@@ -11,6 +11,7 @@ namespace weft::k8s {
 
 struct Pod;
 
+// Counts the pods of a plan before they are made. What was taken is never given back.
 class PodBudget {
  public:
   static constexpr std::uint64_t kMaxPods = 100'000;                    // of all files

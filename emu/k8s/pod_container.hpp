@@ -17,6 +17,7 @@ struct PodVariable {
   std::string field;  // of fieldRef; empty: `value` counts
 };
 
+// One container of a pod. Empty texts and lists: the manifest says nothing.
 struct PodContainer {
   std::string name;
   std::string image;

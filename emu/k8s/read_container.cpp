@@ -28,7 +28,7 @@ void read_words(const YAML::Node& list, std::vector<std::string>& words) {
   }
 }
 
-// Both are false where the manifest says nothing.
+// A value that is missing is neither true nor false.
 bool is_true(const YAML::Node& node) { return text_of(node) == "true"; }
 bool is_false(const YAML::Node& node) { return text_of(node) == "false"; }
 

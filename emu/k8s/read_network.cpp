@@ -27,7 +27,7 @@ std::string text_of(const json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// Reads what hands out addresses; what is wrong goes to `complain`.
+// Reads an ipam object, once; what is wrong with it becomes a finding at `place`.
 class IpamReader {
  public:
   IpamReader(const std::string& title, const FilePlace& place, Findings& findings)
@@ -63,7 +63,7 @@ class IpamReader {
     return found != object.end() && found->is_array() ? *found : json::array();
   }
 
-  // Of each range an address.
+  // Whereabouts gives an address of each range.
   void read_whereabouts(const json& object) {
     // The first range may stand beside the list of the others.
     if (object.contains("range") || list(object, "ipRanges").empty()) {

@@ -29,13 +29,15 @@ std::optional<unsigned> number_of(const std::string& text) {
                                                                    : std::nullopt;
 }
 
-// Of the device plugin's resources: letters, digits and underscores.
+// Whether the device plugin takes that name: letters, digits and underscores.
 bool is_resource_name(const std::string& name) {
   return !name.empty() && std::ranges::all_of(name, [](unsigned char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
   });
 }
 
+// Reads one policy, once. Findings that the operator's webhook would refuse make read() return
+// nothing.
 class PolicyReader {
  public:
   PolicyReader(const Manifest& manifest, Findings& findings)

@@ -33,6 +33,7 @@ bool is_device(const std::string& resource) {
   return resource.find('/') != std::string::npos && !resource.starts_with("kubernetes.io/");
 }
 
+// Reads one pod, once.
 class PodReader {
  public:
   PodReader(const Manifest& manifest, Findings& findings)
@@ -165,8 +166,10 @@ class PodReader {
     }
   }
 
-  // They run before the others, one after the other, and what they have had is free again; but for
-  // those that go on (restartPolicy: Always).
+  // Init containers run before the others, one after the other, and what one had is free again for
+  // the next, except for sidecars (restartPolicy: Always), which go on. So the pod needs the larger
+  // of what its containers with all sidecars need, and what an init container with the sidecars
+  // before it needs.
   void read_init_containers(const YAML::Node& containers) {
     if (!containers.IsDefined() || !containers.IsSequence()) {
       return;
@@ -193,7 +196,7 @@ class PodReader {
     }
   }
 
-  // What it asks for.
+  // The devices that a container asks for.
   Requests requests_of(const YAML::Node& node) {
     const YAML::Node resources = value_of(node, "resources");
     return read_requests(value_of(resources, "limits"), value_of(resources, "requests"));
@@ -245,6 +248,7 @@ class PodReader {
   Pod pod_;
 };
 
+// A number of pods; 0, and a finding, where it is none or too large.
 std::uint64_t count_of(const Manifest& manifest, const YAML::Node& node, std::uint64_t otherwise,
                        Findings& findings) {
   if (!node.IsDefined() || node.IsNull()) {
@@ -272,7 +276,8 @@ void add_pods(const Pod& pod, std::uint64_t count, const std::string& suffix, Ob
   }
 }
 
-// Of a Job: the first one, and as many as backoffLimit allows.
+// How many pods a Job starts at most, one after the other: the first, and as many as backoffLimit
+// allows (6 unless it says otherwise).
 unsigned attempts_of(const YAML::Node& spec) {
   constexpr std::uint64_t kUsual = 6;
   const auto limit = number_of(text_of(value_of(spec, "backoffLimit")));

@@ -12,7 +12,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Names of files, kinds and keys have whatever bytes: on a terminal they are letters only.
+// The text without control characters. Names of files, kinds and keys may have any bytes, and on a
+// terminal these would be commands.
 std::string printable(std::string text) {
   std::ranges::replace_if(
       text, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');

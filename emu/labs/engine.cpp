@@ -27,14 +27,16 @@ namespace {
 
 // How often calls are looked at; short beside what the shortest one takes.
 constexpr std::chrono::milliseconds kTurn{2};
-constexpr std::size_t kMaxSaid = std::size_t{4} << 20;  // of each stream
+constexpr std::size_t kMaxSaid = std::size_t{4} << 20;  // bytes kept of each stream
+// Bytes of an error text.
 constexpr std::size_t kMaxComplaint = 600;
 
 // What engines say, each time, where there is no syslog.
 constexpr std::string_view kNoise = "failed to connect to syslog";
 
-// A call that is under way. Its output goes into memory, not through pipes: what the engine leaves
-// running would hold those open.
+// A call of the engine that is running; destroying it ends the program. Its output goes into memory
+// files and not through pipes: what the engine leaves running (conmon, a shim) inherits the
+// descriptors and would hold a pipe open, and reading to its end would never return.
 class Call {
  public:
   [[nodiscard]] static Result<Call> start(const std::string& program, const Words& command,
@@ -78,7 +80,7 @@ class Call {
     std::string text;
     std::array<char, 4096> some{};
     ssize_t got = 0;
-    // By position, since the child and we share the file's own.
+    // pread() and not read(): the child shares the position of the descriptor.
     while (text.size() < kMaxSaid &&
            (got = ::pread(fd, some.data(), some.size(), static_cast<off_t>(text.size()))) > 0) {
       text.append(some.data(), static_cast<std::size_t>(got));
@@ -86,7 +88,8 @@ class Call {
     return text;
   }
 
-  std::unique_ptr<launch::Child> child_;  // which cannot be assigned
+  // By pointer: std::erase_if() assigns calls, and a Child cannot be assigned.
+  std::unique_ptr<launch::Child> child_;
   srd::UniqueFd out_;
   srd::UniqueFd errors_;
   std::size_t number_;

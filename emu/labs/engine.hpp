@@ -18,7 +18,7 @@ struct EngineAnswer {
   std::string out;
   std::string errors;
 
-  // The end of what it complained of, in one line.
+  // The end of its error output in one line, or its exit code if it said nothing.
   [[nodiscard]] std::string complaint() const;
 };
 
@@ -26,6 +26,7 @@ struct EngineAnswer {
 // is being cleared away has to be cleared away.
 enum class Interrupts : std::uint8_t { heed, defer };
 
+// The program podman or docker, found once. Calls of it block until the engine has ended.
 class ContainerEngine {
  public:
   // `asked`: podman, docker, or the path of a program that is one of them; empty: the first of the

@@ -20,7 +20,8 @@ constexpr const char* kNodeLabel = "weft.node";
 
 void add(Words& words, std::initializer_list<std::string> more) { words.insert(words.end(), more); }
 
-// "a.b" and "a-b" as parts of a longer name.
+// The beginning of all names of a lab: "weft-" and the name, with its dashes doubled. See
+// LabIdentity::container().
 std::string front_of(const LabIdentity& lab) {
   std::string front = "weft-";
   for (const char c : lab.name) {
@@ -37,7 +38,8 @@ std::string joined(const std::vector<std::string>& words, const char* between) {
   return text;
 }
 
-// The form of --network in which several can be given, each with the name of its interface.
+// Several networks: the lab's own as eth0, then those of the pod's interfaces. In this form each
+// option carries the address and the name of the interface.
 void add_interfaces(Words& words, const LabIdentity& lab, const LabNode& node,
                     const std::string& own_address) {
   add(words,
@@ -86,14 +88,15 @@ void add_ip_network(Words& words, const LabIdentity& lab, const LabFile& file, c
 
 }  // namespace
 
-// Labs and nodes may have dashes in their names: those of the lab are doubled, and no node's name
-// begins with one, so that two labs never mean the same container.
+// Labs and nodes may have dashes in their names. Those of the lab are doubled, and no node's name
+// begins with one, so a single dash ends the lab's name and two labs never mean the same container.
 std::string LabIdentity::network() const { return front_of(*this); }
 std::string LabIdentity::container(const std::string& node) const {
   return front_of(*this) + "-" + node;
 }
 
-// Names are in every container's /etc/hosts: podman needs no server of names of its own.
+// The lab's own network. Its nodes find each other by /etc/hosts (--add-host), so podman's server
+// of names is left out.
 Words create_network(EngineKind kind, const LabIdentity& lab, const std::string& subnet) {
   Words words{"network", "create", "--label", lab.label()};
   if (kind == EngineKind::podman) {
@@ -106,7 +109,8 @@ Words create_network(EngineKind kind, const LabIdentity& lab, const std::string&
   return words;
 }
 
-// Nothing leaves it: it is for what the nodes have to say to each other.
+// One of the further networks, which pods have. --internal: nothing leaves it, and it cannot
+// disturb the machine's routes.
 Words create_network(EngineKind kind, const LabIdentity& lab, const LabNetwork& network) {
   Words words{"network", "create", "--label", lab.label(), "--internal"};
   if (kind == EngineKind::podman) {

@@ -26,8 +26,8 @@ namespace fs = std::filesystem;
 
 constexpr int kSweeps = 20;  // calls that were killed may still come to something
 
-// Containers that are paused cannot be killed.
-// Until there is none: a `run` that was broken off may still bring one.
+// Removes containers until there is none: a `run` that was broken off may still bring one. Those
+// that are paused are woken first, because a paused container cannot be killed.
 Result<void> remove_all_containers(const ContainerEngine& engine, const LabIdentity& lab) {
   Result<void> outcome;
   for (int sweep = 0; sweep < kSweeps; ++sweep) {
@@ -68,8 +68,8 @@ void remove_files(const std::string& directory) {
   }
 }
 
-// Takes everything of a lab away, but its directory, on which there is a lock. Returns whether
-// weftd was there.
+// Takes everything of a lab away except its directory, on which the caller has a lock. Returns
+// whether weftd was there. It does not stop for an interrupt.
 Result<bool> clear_away(const ContainerEngine& engine, const LabIdentity& lab) {
   auto done = remove_all_containers(engine, lab);
   if (done) {
@@ -86,7 +86,9 @@ Result<bool> clear_away(const ContainerEngine& engine, const LabIdentity& lab) {
   return stopped;
 }
 
-// Labs whose weft was killed while it started them: their directories are not claimed any more.
+// Clears away labs whose weft was killed, while it started them or while it ran them (run_lab()).
+// Their directories are not locked any more, which tells them from labs that are being started or
+// run right now.
 void clear_broken_labs(const Progress& progress) {
   for (const std::string& name : labs_there()) {
     const auto directory = launch::named_directory(name, false);
@@ -141,7 +143,7 @@ Result<void> check_place(const std::string& directory, const LabSource& source,
   return {};
 }
 
-// Of a lab that is there it is the one that has its containers.
+// The engine to use: of a lab that is there, the one that has its containers.
 Result<ContainerEngine> engine_for(const std::string& directory, const std::string& asked,
                                    const LabFile& file) {
   const auto record = read_record(directory);
@@ -162,7 +164,9 @@ Result<ContainerEngine> engine_for(const std::string& directory, const std::stri
   return engine;
 }
 
-// Nothing of a lab that was not there before stays without success. With `while_up` nothing stays.
+// Starts a lab or completes it, for all of the functions below. If it fails, nothing stays of a lab
+// that was not there before. With `while_up` the lab ends when that function has returned, and it
+// must not be there before.
 Result<LabRecord> bring_up(const LabFile& file, const LabSource& source,
                            const std::string& engine_name, const Progress& progress,
                            const std::function<Result<void>(const RunningLab&)>& while_up) {

@@ -13,6 +13,7 @@
 
 namespace weft::labs {
 
+// What a lab was made from. Two labs are the same if their texts are equal.
 struct LabSource {
   std::string path;
   std::string text;

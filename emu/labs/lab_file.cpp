@@ -28,7 +28,7 @@ std::string place_of(const YamlFile& file, const YAML::Node& node) {
   return file.name() + ":" + std::to_string(node.Mark().line + 1);
 }
 
-// A text is a line for the shell, a list is the words themselves.
+// The key `cmd`: a text is a line for the shell, a list is the words themselves.
 void read_command(YamlMap& keys, std::vector<std::string>& command) {
   if (!keys.has("cmd")) {
     return;
@@ -127,6 +127,7 @@ void read_node_keys(YamlMap& keys, const std::string& directory, LabNode& node) 
   keys.read("cpu", node.cpu);
 }
 
+// Reads one file, once. Errors stay in the YamlFile; the lab is of no use if it has one.
 class LabReader {
  public:
   LabReader(YamlFile& file, std::string directory)
@@ -165,7 +166,8 @@ class LabReader {
   }
 
  private:
-  // What the file says of a node.
+  // What the file says of a node, gathered while the topology is read: which nodes are hosts is
+  // known only after that.
   struct Said {
     LabNode node;
     std::optional<YAML::Node> where;

@@ -70,7 +70,8 @@ Result<void> write_record(const std::string& directory, const LabRecord& record)
   std::error_code error;
   {
     std::ofstream out(draft, std::ios::trunc);
-    // Whatever bytes a path has: they are for people.
+    // A path may hold bytes that are no UTF-8. They are replaced: paths in the record are only
+    // shown to people.
     out << file.dump(1, ' ', false, json::error_handler_t::replace) << "\n" << std::flush;
     if (!out) {
       return fail(ErrorCode::io_error, "cannot write '" + draft + "': is the disk full?");

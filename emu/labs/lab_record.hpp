@@ -10,6 +10,7 @@
 
 namespace weft::labs {
 
+// What a lab was made from and how far its start has come.
 struct LabRecord {
   std::string engine;     // its program
   std::string file;       // the lab file's path

@@ -19,6 +19,7 @@
 namespace weft::labs {
 namespace {
 
+// With links weftd emulates the topology, otherwise an ideal network of hosts with these names.
 launch::WeftdOptions weftd_options(const LabFile& file, const std::string& topology,
                                    std::size_t payload) {
   launch::WeftdOptions options{.nics = file.nics,
@@ -55,7 +56,8 @@ std::string LabStart::device_of(const LabNode& node) const {
                                  : launch::default_device();
 }
 
-// Also where weftd was killed: containers find the new one by the name of its socket.
+// Starts weftd if there is none; also where one was killed, for containers find the new one by the
+// name of its socket. Then makes the device folders that containers mount.
 Result<void> LabStart::start_network() {
   std::map<std::string, devices::Profile> kinds;
   std::size_t payload = 0;
@@ -115,6 +117,7 @@ Result<void> LabStart::start_weftd(std::size_t payload, const std::string& devic
   return {};
 }
 
+// Networks that are there, from an earlier start, stay as they are.
 Result<void> LabStart::create_networks() {
   const auto there = engine_.ask(list_networks(identity_), Interrupts::heed);
   if (!there) {
@@ -196,7 +199,7 @@ Result<std::vector<const LabNode*>> LabStart::missing_nodes() const {
   return missing;
 }
 
-// First those whose network others share.
+// First the containers whose network namespace others share, then those others.
 Result<void> LabStart::start_nodes(const LabRecord& record) {
   const auto missing = missing_nodes();
   if (!missing) {

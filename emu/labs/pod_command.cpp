@@ -18,7 +18,8 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 // times would be larger than any memory.
 constexpr std::size_t kMaxWord = 100'000;
 
-// Those that are known before the pod runs. Addresses are not.
+// The value of a field of the pod (fieldRef), of those that are known before the pod runs.
+// Addresses are not.
 std::optional<std::string> value_of_field(const PlannedPod& pod, const std::string& field) {
   if (field == "metadata.name") {
     return pod.pod->name;
@@ -64,6 +65,8 @@ tl::unexpected<Error> too_long(const PodContainer& container, const std::string&
                           container.name, what, kMaxWord));
 }
 
+// Adds the variables in their order: each may refer to those before it. One that cannot be known is
+// a note.
 Result<void> add_environment(const PlannedPod& pod, const PodContainer& container, LabNode& node,
                              std::vector<std::string>& notes) {
   for (const k8s::PodVariable& variable : container.environment) {
@@ -94,8 +97,9 @@ Result<void> add_program(const PodContainer& container, bool has_image, LabNode&
       node.command.push_back(std::move(*whole));
     }
   }
-  // A directory has no entry point.
-  // In a manifest `command` replaces the image's entry point, and `args` its command.
+  // In a manifest `command` replaces the image's entry point, and `args` its command. The engine
+  // takes one word as entry point, so the others of `command` go in front of `args`. A root
+  // directory has no entry point to replace.
   if (has_image && !container.command.empty()) {
     node.entry_point = node.command.front();
     node.command.erase(node.command.begin());

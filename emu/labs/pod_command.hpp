@@ -11,6 +11,8 @@
 
 namespace weft::labs {
 
+// Completes `node` with what the manifest says of the container. What an engine cannot do is added
+// to `notes`; an error is what makes the container impossible.
 [[nodiscard]] Result<void> furnish_container(const k8s::PlannedPod& pod,
                                              const k8s::PodContainer& container,
                                              const PodLabOptions& options, LabNode& node,

@@ -26,7 +26,8 @@ constexpr std::size_t kMaxNics = 16;
 constexpr std::size_t kMaxInterfaceName = 15;    // the kernel's
 constexpr const char* kFirstInterface = "eth0";  // of every container
 
-// The engine's command line is another reader of it, which takes a comma for the next option.
+// Stricter than Kubernetes: the name becomes a part of an option of the engine, in which a comma
+// begins the next part.
 bool is_interface_name(const std::string& name) {
   return name.size() <= kMaxInterfaceName && fabric::is_node_name(name);
 }
@@ -36,7 +37,7 @@ using k8s::PlannedDevice;
 using k8s::PlannedPod;
 using k8s::Pod;
 
-// "192.168.100.1/24", and its network.
+// An address as a plan has it, "192.168.100.1/24", and the subnet that it lies in.
 struct GivenAddress {
   IpAddress address;
   k8s::Subnet subnet;
@@ -100,7 +101,8 @@ class MoreNetworks {
     node.interfaces.push_back(std::move(interface));
   }
 
-  // The gateway, which engines want, is the last address that nobody has.
+  // The networks with their gateways, which engines want: the last address of each subnet that no
+  // pod has. Call it when all pods have been added.
   [[nodiscard]] Result<std::vector<LabNetwork>> networks() const {
     std::vector<LabNetwork> networks;
     for (const auto& [key, entry] : entries_) {
@@ -144,6 +146,7 @@ class MoreNetworks {
   std::map<std::string, Entry> entries_;  // by the subnets
 };
 
+// Makes one lab, once.
 class PodLabMaker {
  public:
   PodLabMaker(const k8s::PodPlan& plan, const PodLabOptions& options)
@@ -249,7 +252,8 @@ class PodLabMaker {
     return {};
   }
 
-  // Its cables, in the order of its devices.
+  // Makes the pod a host, if it has devices, with a cable for each of them in their order: the
+  // order of cables is that of the NICs in the pod.
   Result<void> plug_in(const PlannedPod& planned, LabNode& node) {
     fabric::Topology& topology = lab_.file.topology;
     const fabric::LinkProperties cable{.rate = options_.rate};
@@ -289,6 +293,7 @@ class PodLabMaker {
     return {};
   }
 
+  // The switch that stands for a physical function of a node; made when the first pod needs it.
   Result<fabric::NodeId> pf_switch(const std::string& node, const std::string& pf) {
     if (pf.empty()) {
       return fabric_;

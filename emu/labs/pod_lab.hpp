@@ -43,6 +43,8 @@ struct PodLab {
 // What kind of device a resource is: EFA for names that end with it, RoCE for others.
 [[nodiscard]] std::string device_of_resource(const std::string& resource);
 
+// Only of pods that start. An error is what no lab can be: too many hosts, names that it cannot
+// have.
 [[nodiscard]] Result<PodLab> make_pod_lab(const k8s::PodPlan& plan, const PodLabOptions& options);
 
 }  // namespace weft::labs

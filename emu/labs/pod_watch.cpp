@@ -24,6 +24,7 @@ constexpr std::chrono::milliseconds kNap{20};
 // The kubelet waits ten seconds, and longer each time. A rehearsal is in more of a hurry.
 constexpr std::chrono::seconds kBeforeRestart{1};
 
+// Watches the containers of a lab until all that are meant to end have ended. Used once.
 class Watch {
  public:
   Watch(const RunningLab& lab, const std::vector<PodProcess>& processes,
@@ -70,7 +71,7 @@ class Watch {
   static bool is_meant_to_end(const Entry& entry) {
     return entry.outcome.process.restart != k8s::PodRestart::always;
   }
-  // Also where nothing is meant to end: that is up to the user.
+  // False if nothing is meant to end, too: then only the user ends the watch.
   bool all_have_ended() const {
     return std::ranges::any_of(entries_, is_meant_to_end) &&
            std::ranges::none_of(entries_, [](const Entry& entry) {
@@ -102,6 +103,8 @@ class Watch {
     return {};
   }
 
+  // What becomes of a container that has ended: it is done, it has failed for good, or it is
+  // started again after a moment.
   Result<void> decide(Entry& entry, int code) {
     const PodProcess& process = entry.outcome.process;
     const bool is_again = process.restart == k8s::PodRestart::always ||
@@ -149,7 +152,8 @@ class Watch {
     }
   }
 
-  // That a log cannot be read changes nothing of how the pod came out.
+  // Passes on the output of the container. A log that cannot be read changes nothing of how the pod
+  // came out.
   void tell(const Entry& entry) const {
     const std::string& node = entry.outcome.process.node;
     const auto answers =

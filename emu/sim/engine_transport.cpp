@@ -29,7 +29,8 @@ EngineTransport::EngineTransport(fabric::PortId self, srd::EngineConfig config,
     : checks_packets_(config.checksum),
       engine_(for_host(self, std::move(config))),
       keys_(std::move(keys)) {
-  // Memory without bytes: what is written there is only counted.
+  // A phantom region has a length and no bytes behind it: what is written there is only counted, so
+  // a terabyte costs nothing.
   const auto key = engine_.memory().insert({.length = kEverything,
                                             .access = srd::Access::remote_write,
                                             .placement = srd::Placement::phantom});
@@ -41,6 +42,7 @@ EngineTransport::EngineTransport(fabric::PortId self, srd::EngineConfig config,
 
 void EngineTransport::start(TimePoint /*now*/, const FlowStart& flow) {
   waiting_.push_back({flow, 0});
+  // Earlier flows that wait go first; poll() posts this one after them.
   if (waiting_.size() == 1) {
     post(waiting_.front());
   }
@@ -64,7 +66,7 @@ void EngineTransport::post(Rest& rest) {
       request.immediate = rest.flow.flow;
     }
     if (engine_.post(request) != srd::PostResult::accepted) {
-      return;  // again when something has completed
+      return;  // poll() tries again when something has completed
     }
     rest.posted += length;
     if (rest.flow.bytes > srd::kMaxTransfer) {
@@ -84,6 +86,8 @@ std::size_t EngineTransport::poll(std::span<FlowEvent> events) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < taken; ++i) {
     const srd::Completion& completion = completions[i];
+    // The immediate data is the number of a flow that arrived here; a cookie is that of one sent
+    // from here.
     if (completion.kind == srd::Completion::Kind::receive_write_imm) {
       events[count++] = {completion.immediate, FlowEvent::Kind::received};
       continue;
@@ -96,7 +100,8 @@ std::size_t EngineTransport::poll(std::span<FlowEvent> events) {
     events[count++] = {flow, completion.status == srd::Status::ok ? FlowEvent::Kind::sent
                                                                   : FlowEvent::Kind::failed};
   }
-  // A completion has made room in the engine.
+  // The completions taken above have made room in the engine. Post until a flow stays in the queue:
+  // then the engine is full again.
   while (!waiting_.empty()) {
     const std::size_t before = waiting_.size();
     post(waiting_.front());

@@ -12,13 +12,17 @@
 
 namespace weft::sim {
 
-// Flows are taken in the order in which they are handed over. The last write of a flow carries the
-// flow's number as its immediate: when it arrives, the receiver has everything.
+// Flows are posted in the order in which they are handed over: a flow that does not fit into the
+// engine holds up those behind it. The last write of a flow carries the flow's number as its
+// immediate data, which tells the receiver that the flow has arrived. A flow beyond kMaxTransfer (1
+// GiB) is several writes, and SRD does not order them: its end may be announced while packets of an
+// earlier write are being repeated.
 class EngineTransport final : public HostTransport {
  public:
-  // The configuration must have passed validate(); its attachment and seed are set here, so that
-  // hosts draw differently from one seed. `keys`: of all hosts' regions, by port. Each host adds
-  // its own, and none may start a flow before all have.
+  // The configuration must have passed validate(). This class sets its attachment and derives its
+  // seed from the port, so that hosts given one seed draw differently. `keys` has every host's
+  // region key, by port, and belongs to all hosts together: the constructor adds this host's key,
+  // and no host may start a flow before all of them have been constructed.
   using Keys = std::vector<srd::RegionKey>;
   EngineTransport(fabric::PortId self, srd::EngineConfig config, std::shared_ptr<Keys> keys);
 
@@ -35,21 +39,22 @@ class EngineTransport final : public HostTransport {
   void prefetch(fabric::PortId from, unsigned step) const override;
 
  private:
-  // A flow that has not been posted whole: a write is at most kMaxTransfer, and the engine may be
-  // full.
+  // A flow of which some bytes have not been posted: one write takes at most kMaxTransfer, and the
+  // engine may have no work request left.
   struct Rest {
     FlowStart flow;
     Bytes posted = 0;
   };
-  // Posts as much as the engine takes, and removes the flow from waiting_, of which it must be the
-  // first, when all is posted.
+  // Posts as much as the engine takes. When all of the flow is posted, removes it from waiting_:
+  // `rest` must be the first one there, and is gone after the call.
   void post(Rest& rest);
 
   bool checks_packets_;
   srd::Engine engine_;
   std::shared_ptr<Keys> keys_;
   std::deque<Rest> waiting_;
-  // Of flows of more than one write: how many have been posted and have not completed.
+  // Of flows of more than one write, by flow: writes that have been posted and have not completed.
+  // The flow ends when its count is back at 0.
   std::unordered_map<std::uint32_t, std::uint32_t> pieces_;
 };
 

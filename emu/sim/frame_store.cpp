@@ -8,6 +8,7 @@ std::uint32_t FrameStore::allocate(std::uint32_t kind) {
   if (it.free.empty()) {
     const auto first = static_cast<std::uint32_t>(it.chunks.size()) * kPerChunk;
     it.chunks.push_back(std::make_unique_for_overwrite<std::byte[]>(kPerChunk * kSizes[kind]));
+    // From the back, so that the first block of the chunk is used first.
     for (std::uint32_t i = kPerChunk; i-- > 0;) {
       it.free.push_back(kind << kClassShift | (first + i));
     }

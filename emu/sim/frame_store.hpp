@@ -11,12 +11,15 @@
 
 namespace weft::sim {
 
-// Frames live in blocks of a few sizes, so that the usual header takes a line and a half of cache
-// and an unusually long acknowledgement still fits. The last size carries real payload. A handle
-// stays valid until release(), which must come once for each put() and copy(); memory is kept for
-// later frames. A frame larger than all sizes aborts the program.
+// Frames live in blocks of a few sizes: a Head, then the header, then the payload if it is real. A
+// block of the first size takes a line and a half of cache and holds the usual header; an unusually
+// long acknowledgement takes one of the next; the last size holds real payload. A handle stays
+// valid until release(), which must come once for each put() and copy(). Memory is never given
+// back: released blocks serve later frames. A frame larger than all sizes aborts the program.
 class FrameStore {
  public:
+  // What the simulation has to remember of a frame while the fabric carries only its handle. The
+  // size is a contract with kSizes: 16 bytes leave 80 for the header in the first size.
   struct Head {
     std::uint32_t from = 0;     // port
     std::uint32_t payload = 0;  // bytes
@@ -50,7 +53,9 @@ class FrameStore {
   [[nodiscard]] std::uint64_t used() const { return used_; }
 
  private:
-  // A handle is the number of the size in its two upper bits, and below it that of the block.
+  // A handle has the index of its size in the two upper bits and the number of the block of that
+  // size in the others, so block() needs no table. Blocks are allocated kPerChunk at a time and
+  // never move, which keeps references valid while the store grows.
   static constexpr unsigned kClassShift = 30;
   static constexpr std::uint32_t kPerChunk = 1024;
   static constexpr std::size_t kSizes[4] = {96, 160, 544, 10240};

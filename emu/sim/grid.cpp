@@ -1,4 +1,8 @@
 // Owns the reading of grid files: cells are all combinations of their lists.
+//
+// A cell is assembled as text, a scenario file of its own: the texts of topology, traffic and
+// faults, in which each $word is replaced by what the topology or the point says it stands for. So
+// a cell is read, checked and reported exactly like a scenario that a person has written.
 #include "emu/sim/grid.hpp"
 
 #include <algorithm>
@@ -15,11 +19,12 @@
 namespace weft::sim {
 namespace {
 
-// What a word stands for, as YAML. Text and not nodes: nodes that are put together share their
-// memory from then on, and thousands of cells would make one heap of it.
+// What each word stands for, as YAML text. Text and not nodes: yaml-cpp nodes that are put together
+// share one memory pool from then on, and thousands of cells would never release it.
 using Words = std::map<std::string, std::string>;
 
-// In the style that may stand on one line, whatever the style of the file.
+// Makes the node print in flow style ("{a: 1}"), whatever style the file has: text_of() puts it
+// behind "key: " on one line.
 void make_flow(YAML::Node node) {
   if (node.IsSequence()) {
     node.SetStyle(YAML::EmitterStyle::Flow);
@@ -41,7 +46,8 @@ std::string flow_text(const YAML::Node& node) {
   return out.c_str();
 }
 
-// The text with what its words stand for. A word that is not there is added to `missing`.
+// The text, with each $word (lower-case letters and underscores) replaced by what it stands for.
+// Adds words that are not known to `missing`.
 std::string filled(const std::string& text, const Words& words, std::set<std::string>& missing) {
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
@@ -95,6 +101,7 @@ struct GridPoint {
 
 struct GridWorkload {
   std::string name;
+  // The file says `points: sizes`: the points are the sizes of each network, see sizes_of().
   bool sizes = false;
   std::vector<GridPoint> points;
   std::vector<std::string> metrics;
@@ -120,7 +127,7 @@ struct SizeAxis {
   double windows = 16;
 };
 
-// Named lists have names that differ, and that can be parts of a cell's name.
+// The names in a list have to differ, and are parts of a cell's name, which '/' separates.
 void read_name(fabric::YamlMap& map, std::set<std::string>& known, std::string& name) {
   map.read_label("name", name);
   if (name.empty() || name.find('/') != std::string::npos) {
@@ -130,6 +137,7 @@ void read_name(fabric::YamlMap& map, std::set<std::string>& known, std::string& 
   }
 }
 
+// Calls `read` with each element of the list `key` and its name; fails if the list is empty.
 template <class Read>
 void each_named(fabric::YamlMap& top, const char* key, const Read& read) {
   std::set<std::string> known;
@@ -145,6 +153,7 @@ void each_named(fabric::YamlMap& top, const char* key, const Read& read) {
   }
 }
 
+// A list of words; if `allowed` is not empty, each has to be one of them.
 std::vector<std::string> read_list(fabric::YamlMap& map, const char* key,
                                    std::span<const char* const> allowed) {
   std::vector<std::string> list;
@@ -189,7 +198,10 @@ GridWorkload read_workload(fabric::YamlMap& map, const std::string& name) {
   return workload;
 }
 
-// The sizes of a network: what its longest round trip holds is known when a scenario is read.
+// The sizes of flows to try on a network: powers of two times `from_packets`, up to a multiple of
+// the window (what the longest round trip holds at line rate). Which round trip a network has is
+// known only when a scenario on it is read, so a small one is read for that. A tornado is chosen
+// because every host sends, half way round.
 std::vector<GridPoint> sizes_of(fabric::YamlMap& map, const GridNetwork& network,
                                 const SizeAxis& axis) {
   const auto scenario = read_scenario(
@@ -226,6 +238,8 @@ std::vector<GridDemand> read_must(fabric::YamlMap& top) {
   return must;
 }
 
+// Reads the lists, then combines them. The lists are complete before the first cell is made: words
+// of topologies and points meet only there.
 class GridReader {
  public:
   explicit GridReader(const std::string& file_name) : file_(file_name) {}
@@ -305,6 +319,7 @@ class GridReader {
     cell.half = half_of_[fnv1a(cell.name) % 2];
     cell.set = condition.set;
     Words words = network.words;
+    // A point may override a word of the topology.
     for (const auto& [name, value] : point.words) {
       words[name] = value;
     }
@@ -313,7 +328,9 @@ class GridReader {
       return text.empty() ? std::string()
                           : std::string(key) + ": " + filled(text, words, missing) + "\n";
     };
-    // Cells draw different matrices, and the same ones in each run of the grid.
+    // The seed follows from the name of the cell: cells draw different matrices, and each draws the
+    // same in every run of the grid and under every policy. The shift leaves 31 bits, which every
+    // reader of numbers takes.
     const std::uint64_t seed = mix64(fnv1a(cell.name) ^ mix64(grid_.seed)) >> 33;
     cell.text = "name: grid\nseed: " + std::to_string(seed) + "\ntime_limit: " + time_limit_ +
                 "\n" + part("topology", network.topology) + part("traffic", workload.traffic) +
@@ -361,6 +378,7 @@ std::vector<GridCell> sample(const std::vector<GridCell>& cells, std::size_t cou
   std::iota(order.begin(), order.end(), std::size_t{0});
   Rng rng(mix64(seed));
   for (std::size_t i = 0; i < count; ++i) {
+    // The first steps of a Fisher-Yates shuffle: each set of `count` cells is equally likely.
     std::swap(order[i], order[i + rng.below(static_cast<std::uint32_t>(order.size() - i))]);
   }
   order.resize(count);

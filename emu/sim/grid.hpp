@@ -1,4 +1,6 @@
-// Owns evaluation grids: many scenarios from few lists, half of them kept back.
+// Owns evaluation grids: files that describe many scenarios by a few lists, of which policies (sets
+// of transport settings) are compared. Half of the scenarios are kept back: a policy is tuned on
+// one half and judged on the other.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +11,14 @@
 
 namespace weft::sim {
 
+// Settings that compete: each cell runs once with every policy.
 struct GridPolicy {
   std::string name;
   Settings set;
 };
 
-// One scenario, which every policy runs.
+// One scenario, which every policy runs: one combination of a workload, a point of it, a topology
+// and a condition.
 struct GridCell {
   std::string name;  // workload/point/topology/condition
   std::string workload;
@@ -28,7 +32,8 @@ struct GridCell {
   Settings set;                      // what the condition changes in it
 };
 
-// A cell that cannot exist.
+// A combination that makes no scenario, because the topology lacks a word that the workload or the
+// condition uses. Reported, so that nobody takes the grid for complete.
 struct GridGap {
   std::string name;
   std::string reason;
@@ -38,7 +43,7 @@ struct GridGap {
 struct GridDemand {
   std::string what;
   std::string measure;
-  std::vector<std::string> conditions;  // of the cells that count; none: all
+  std::vector<std::string> conditions;  // whose cells count; empty: all cells
   double at_most = 0;
   double in_share = 1;  // of the cells
 };
@@ -58,12 +63,15 @@ inline constexpr const char* kGridMeasures[] = {"of_best", "of_ideal", "small_sl
                                                 "timeouts"};
 inline constexpr const char* kHalves[] = {"tune", "held-out"};
 
-// The hash that halves go by: FNV-1a with 64 bits.
+// FNV-1a with 64 bits, over a cell's name. Its lowest bit decides the cell's half: a cell stays in
+// its half when others are added to the grid, and other programs can compute it.
 [[nodiscard]] std::uint64_t fnv1a(const std::string& text);
 
+// `file_name` is only for messages. Errors name the first mistake with its line.
 [[nodiscard]] Result<Grid> read_grid(const std::string& file_name, const std::string& text);
 
-// `count` of the cells, by lot, in their order; all if there are no more.
+// `count` of the cells, drawn by lot from `seed`, in the order of the grid; all cells if there are
+// not more.
 [[nodiscard]] std::vector<GridCell> sample(const std::vector<GridCell>& cells, std::size_t count,
                                            std::uint64_t seed);
 

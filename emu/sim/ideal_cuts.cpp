@@ -1,5 +1,10 @@
-// Owns the bounds of flows together: what must cross a set of links takes as long as they need for
-// it.
+// Owns the bounds of flows together.
+//
+// A cut is a set of links that every one of some flows has to cross. Its links carry only so many
+// bytes by any time, so these flows cannot have ended before the links have carried all their
+// bytes. Tried are: the link of each port, the cables of each switch with hosts, those around
+// larger regions, and all cables between switches together. The largest bound wins; a cut more
+// never does harm, since each is a lower bound by itself.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -13,8 +18,9 @@
 namespace weft::sim {
 namespace {
 
-// What a flow asks of a cut: `bytes` that cannot be there before `ready`; after the last of them
-// `rest` goes by until the flow has ended.
+// What a flow asks of a cut: to carry `bytes`, none of which can be there before `ready`. After the
+// last of them has crossed, at least `rest` goes by until the flow has ended. Times in picoseconds.
+// `cut` is kNone for a flow that does not have to cross.
 struct Demand {
   std::uint32_t cut = fabric::kNone;
   double ready = 0;
@@ -23,6 +29,7 @@ struct Demand {
   double rest = 0;
 };
 
+// Tries the cuts, one kind after the other, and keeps the largest bound. Used once.
 class Cuts {
  public:
   Cuts(IdealNetwork& network, const std::vector<double>& starts)
@@ -37,6 +44,7 @@ class Cuts {
   }
 
  private:
+  // What the bounds need to know of one flow; made anew for each question.
   struct Facts {
     const fabric::FlowSpec& flow;
     FlowFrames frames;
@@ -46,7 +54,10 @@ class Cuts {
   };
   using Ask = std::function<Demand(const Facts&)>;
 
-  // The time from the last frame's leaving its first link, and until its reaching its last one.
+  // Parts of a flow's least time, each with its shortest frame, since the frame that comes last may
+  // be that one: from a frame's being sent by the host to its arrival at the receiver; from time 0
+  // to the earliest arrival of a frame at the first switch; and from the last switch to the
+  // sender's knowing of the end.
   double after_up(const Facts& f) {
     const LeastTime up = network_.up(f.flow.source);
     return f.direct ? up.nothing
@@ -60,7 +71,11 @@ class Cuts {
     return network_.down(f.flow.destination).of(f.frames.last) + network_.ack(f.flow);
   }
 
-  // The bound of each cut with each set of its flows that are ready from some moment on.
+  // The bound of each cut. A set of flows has crossed the cut, at the earliest, when it has carried
+  // all their bytes from the moment on when the first of them was ready. Taking only the flows that
+  // are ready late may give a larger bound than taking all: so flows are added by falling `ready`,
+  // and the bound is taken after each. `rest` is the least of the set, because any of its flows may
+  // be the last to cross.
   void judge(std::map<std::uint32_t, RateOverTime>& rates, const Ask& ask) {
     std::vector<Demand> demands;
     for (std::size_t i = 0; i < is_.traffic.flows.size(); ++i) {
@@ -86,7 +101,9 @@ class Cuts {
       sum.bytes += it.bytes;
       sum.frames += it.frames;
       sum.rest = std::min(sum.rest, it.rest);
+      // The fabric rounds the time of each frame down to picoseconds: up to one is lost per frame.
       const double through = rates.at(it.cut).carried_by(it.ready, sum.bytes) - sum.frames;
+      // Infinite if an outage never ends: then no bound says anything, and the flows never finish.
       if (std::isfinite(through)) {
         best_ = std::max(best_, through + sum.rest);
       }
@@ -170,7 +187,9 @@ class Cuts {
     }
   }
 
-  // Switches that reach each other by links below `tier`. Hosts pass nothing on.
+  // The regions of the network below `tier`: switches that reach each other by links between lower
+  // switches belong to one. Union-find; a node of `tier` or above, and each host, is a region of
+  // its own, and hosts pass nothing on.
   std::vector<std::uint32_t> pods_below(unsigned tier) {
     const auto& nodes = is_.topology.nodes();
     std::vector<std::uint32_t> root(nodes.size());
@@ -196,6 +215,8 @@ class Cuts {
     return region;
   }
 
+  // A flow between two regions leaves one and enters the other. How long it takes inside of them is
+  // not known here and taken for 0.
   void by_region(const std::vector<std::uint32_t>& region) {
     auto [out, in] = rates_of(region);
     const auto cut = [&](const Facts& f, bool outwards) {
@@ -210,7 +231,8 @@ class Cuts {
     judge(in, [&](const Facts& f) { return cut(f, false); });
   }
 
-  // Every frame takes each link of its way, and all of them together carry only so much.
+  // Every frame takes at least as many links between switches as its shortest way has, and all
+  // these links together carry only so much.
   void all_trunks() {
     std::map<std::uint32_t, RateOverTime> all;
     for (fabric::LinkId link = 0; link < is_.topology.links().size(); ++link) {
@@ -232,6 +254,8 @@ class Cuts {
            is_.topology.nodes()[link.to].kind == fabric::Node::Kind::network;
   }
 
+  // What a link carries under its faults. A NIC takes one frame at a time from its host, so its
+  // queue is one frame; a link without a buffer limit may queue anything.
   RateOverTime rate_of(fabric::LinkId id) {
     const fabric::Link& link = is_.topology.links()[id];
     const Bytes mtu = is_.payload + is_.overhead;

@@ -1,4 +1,5 @@
-// Owns what a frame needs at the least to cross an empty network.
+// Owns what a frame needs at the least to cross an empty network. All times are picoseconds, as
+// double: they are lower bounds, and a bound may be too low but never too high.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace weft::sim {
 
-// Picoseconds as a function of the frame's size: at least this long.
+// A lower bound on a time as a linear function of the frame's size in bytes.
 struct LeastTime {
   double nothing = 0;   // of a frame of 0 bytes: delays
   double per_byte = 0;  // serialisation
@@ -17,18 +18,20 @@ struct LeastTime {
   [[nodiscard]] double of(double bytes) const { return nothing + per_byte * bytes; }
 };
 
-// The shortest paths between two switches that hosts are plugged into.
+// What holds for every shortest path between two switches that hosts are plugged into: minima and
+// maxima over all of them, so that no choice of a path can beat a bound made from it. Without
+// links: the two switches are the same one, or there is no path.
 struct Way {
   unsigned links = 0;
   LeastTime all;
-  double first_per_byte = 0;   // of the slowest link that may come first
+  double first_per_byte = 0;   // picoseconds, of the slowest link that may come first
   LeastTime last_most;         // of the link that may come last and takes longest
   double last_delay = 0;       // the shortest of those that may come last
-  double narrowest = 0;        // bytes per picosecond of all links at the same distance, the least
+  double narrowest = 0;        // bytes/ps of all links at one distance together, the least
   double narrow_per_byte = 0;  // of the slowest link among them
 };
 
-// The frames of a flow, sizes on the wire.
+// The data frames of a flow. Sizes are bytes on the wire, overhead included.
 struct FlowFrames {
   double count = 0;
   double bytes = 0;  // of all
@@ -37,6 +40,8 @@ struct FlowFrames {
   bool one_short = true;  // all but one are full ones
 };
 
+// The bounds of single frames and of a flow that has the network to itself. Keeps the ways it has
+// searched: ask one object for all flows. The question must outlive it.
 class IdealNetwork {
  public:
   explicit IdealNetwork(const IdealQuestion& question);
@@ -45,16 +50,18 @@ class IdealNetwork {
   [[nodiscard]] FlowFrames frames_of(const fabric::FlowSpec& flow) const;
   // Between the switches of two ports; no links if they are the same, or if there is no way.
   [[nodiscard]] const Way& way(fabric::PortId from, fabric::PortId to);
-  // A cable from host to host.
+  // True if a cable joins the two hosts without a switch: uplink and downlink are one link then.
   [[nodiscard]] bool is_direct(fabric::PortId from, fabric::PortId to) const;
+  // The first link, from the host, and the last one, to the host.
   [[nodiscard]] LeastTime up(fabric::PortId port) const;
   [[nodiscard]] LeastTime down(fabric::PortId port) const;
-  // The acknowledgement's way back.
+  // The least time of an acknowledgement from the flow's receiver back to its sender.
   [[nodiscard]] double ack(const fabric::FlowSpec& flow);
   // Faults that touch the link.
   [[nodiscard]] const std::vector<const fabric::Fault*>& faults_of(fabric::LinkId link) const;
 
-  // When the receiver has all, and when the sender knows, both after the start of the flow.
+  // When the receiver has all, and when the sender knows of it, in picoseconds after the start of a
+  // flow that is alone in the network.
   struct Alone {
     double received = 0;
     double known = 0;
@@ -71,7 +78,8 @@ class IdealNetwork {
   std::unordered_map<std::uint64_t, Way> ways_;  // by the two switches
 };
 
-// Until all flows have ended, if each starts at `starts` at the earliest; in picoseconds.
+// Picoseconds until all flows have ended, if each starts at the earliest at its time in `starts`:
+// the largest of the bounds of all cuts (ideal_cuts.cpp).
 [[nodiscard]] double all_cuts(IdealNetwork& network, const std::vector<double>& starts);
 
 }  // namespace weft::sim

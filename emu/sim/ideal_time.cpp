@@ -16,6 +16,7 @@ IdealNetwork::IdealNetwork(const IdealQuestion& question) : question_(question) 
   for (std::size_t i = 0; i < question.faults.size(); ++i) {
     for (const fabric::LinkId link : question.fault_links[i]) {
       faults_of_[link].push_back(&question.faults[i]);
+      // A fault may make a link faster; a bound must hold for the fastest that the link ever is.
       fastest[link] *= std::max(1.0, question.faults[i].impairment.rate_factor);
     }
   }
@@ -33,7 +34,8 @@ const std::vector<const fabric::Fault*>& IdealNetwork::faults_of(fabric::LinkId 
 LeastTime IdealNetwork::least_time(fabric::LinkId link) const {
   const fabric::Link& it = question_.topology.links()[link];
   const Duration delay = it.properties.delay + question_.topology.nodes()[it.to].latency;
-  return {static_cast<double>(fabric::picos(delay)) - 1, ps_per_byte_[link]};  // rounded down
+  // The fabric rounds the delay down to picoseconds, by less than 1.
+  return {static_cast<double>(fabric::picos(delay)) - 1, ps_per_byte_[link]};
 }
 
 LeastTime IdealNetwork::up(fabric::PortId port) const {
@@ -56,6 +58,8 @@ FlowFrames IdealNetwork::frames_of(const fabric::FlowSpec& flow) const {
   frames.bytes =
       static_cast<double>(flow.bytes) + frames.count * static_cast<double>(question_.overhead);
   frames.full = static_cast<double>(payload + question_.overhead);
+  // A flow of several writes has a short packet at the end of each, and where they are depends on
+  // the writes: the bound takes the shortest possible frame.
   frames.one_short = flow.bytes <= question_.largest_write;
   frames.last = frames.one_short
                     ? static_cast<double>(flow.bytes - (count - 1) * payload + question_.overhead)
@@ -63,8 +67,10 @@ FlowFrames IdealNetwork::frames_of(const fabric::FlowSpec& flow) const {
   return frames;
 }
 
-// Switches are visited by their distance from the first one. The links between two distances are a
-// cut: each path has one of them.
+// A breadth-first search: switches are visited by their distance from the first one, along the
+// links that routing allows. The links between two distances are a cut: each path takes exactly one
+// of them. Minima of fixed delay and of time per byte are kept apart, so their sum may belong to no
+// real path; it is below all of them, which is what a lower bound needs.
 Way IdealNetwork::find(fabric::PortId from, fabric::PortId to) const {
   const fabric::NodeId goal = question_.routes.leaf_of(to);
   Way way;
@@ -115,7 +121,8 @@ const Way& IdealNetwork::way(fabric::PortId from, fabric::PortId to) {
 }
 
 double IdealNetwork::ack(const fabric::FlowSpec& flow) {
-  // It might travel with data of the other direction, whose smallest frame has one byte.
+  // An acknowledgement could be carried by data of the other direction, whose smallest frame has
+  // one byte of payload; the smaller of the two frames bounds both.
   const double size = static_cast<double>(std::min(question_.control, question_.overhead + 1));
   const double first = up(flow.destination).of(size);
   return is_direct(flow.source, flow.destination)
@@ -123,8 +130,11 @@ double IdealNetwork::ack(const fabric::FlowSpec& flow) {
              : first + way(flow.destination, flow.source).all.of(size) + down(flow.source).of(size);
 }
 
-// A short packet may overtake full ones on the way, but not on the first link and the last one, and
-// that leaves few orders. `u` and `v` are the times of frames there, `middle` is what lies between.
+// A pipeline of three stages: the first link, everything between, the last link. All frames go
+// through the first link and through the last one, one after the other. A short packet may overtake
+// full ones in between but not on these two, which leaves few orders: the bound is the best of
+// them. `u` and `v` are the times per byte on the first and on the last link, `middle` is what a
+// frame of a size needs in between.
 IdealNetwork::Alone IdealNetwork::alone(const fabric::FlowSpec& flow) {
   const FlowFrames f = frames_of(flow);
   const LeastTime first = up(flow.source);
@@ -140,6 +150,8 @@ IdealNetwork::Alone IdealNetwork::alone(const fabric::FlowSpec& flow) {
     const double v = last_link.per_byte;
     end = std::max(f.bytes * u + middle(f.last) + f.last * v,
                    f.last * u + middle(f.last) + f.bytes * v);
+    // The narrowest cut on the way may be what limits the flow, with the shortest frame before and
+    // after it.
     if (between.narrowest > 0) {
       end = std::max(end, f.last * u + middle(f.last) + f.last * v + f.bytes / between.narrowest -
                               f.last * between.narrow_per_byte);
@@ -163,8 +175,9 @@ IdealNetwork::Alone IdealNetwork::alone(const fabric::FlowSpec& flow) {
 
 namespace {
 
-// The earliest start of each flow: everything as in a simulation, in which flows take only the time
-// that they need alone. Ends that come later never make a flow start sooner.
+// The earliest start of each flow. Triggers are played through as in a simulation, in which each
+// flow takes only the time that it needs alone. Flows that in truth take longer can only make
+// others start later, so these starts are bounds, too.
 class EarliestStarts {
  public:
   EarliestStarts(const fabric::TrafficMatrix& traffic,
@@ -197,6 +210,7 @@ class EarliestStarts {
     std::uint32_t trigger = 0;
     bool operator<(const Activation& other) const { return when > other.when; }  // earliest on top
   };
+  // Of a trigger, as in Simulation::TriggerState.
   struct State {
     std::uint32_t activations = 0;
     std::uint32_t next = 0;

@@ -1,4 +1,5 @@
 // Owns the times that no transport can beat: what the links alone take to carry a scenario's flows.
+// Results are given as multiples of them.
 #pragma once
 
 #include <vector>
@@ -19,7 +20,8 @@ struct IdealTimes {
   double all_us = 0;
 };
 
-// What the bounds depend on. `fault_links`: the links that each fault touches.
+// What the bounds depend on. Sizes are bytes. `fault_links`: the links that each fault touches, by
+// the index of the fault. Everything referred to must outlive the answer's computation.
 struct IdealQuestion {
   const fabric::Topology& topology;
   const fabric::Routes& routes;

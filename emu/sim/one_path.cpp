@@ -41,7 +41,8 @@ std::uint64_t OnePathTransport::packets_of(Bytes bytes, std::uint32_t payload) {
   return all / payload + (all % payload != 0 ? 1 : 0);
 }
 
-// A flow takes the first free sender. Its number, which the peer sees, counts on.
+// A flow takes the first free entry of senders_. On the wire it goes by its number in the
+// simulation, never by the index: a late answer to the entry's former flow finds nothing.
 void OnePathTransport::start(TimePoint now, const FlowStart& flow) {
   std::uint32_t index = 0;
   while (index < senders_.size() && senders_[index].active) {
@@ -100,6 +101,7 @@ bool OnePathTransport::pick(const Sender& sender, std::uint32_t& psn) const {
 }
 
 bool OnePathTransport::next_transmit(TimePoint now, srd::TxPacket& out) {
+  // Acknowledgements go first: they are small, and senders wait for them.
   if (!replies_.empty()) {
     const auto& [to, header] = replies_.front();
     out.to = address_of(to);
@@ -112,6 +114,7 @@ bool OnePathTransport::next_transmit(TimePoint now, srd::TxPacket& out) {
     return true;
   }
   for (std::size_t tried = 0; tried < active_.size(); ++tried) {
+    // Round robin, from the flow after the one that sent last.
     turn_ = turn_ + 1 >= active_.size() ? 0 : turn_ + 1;
     Sender& sender = senders_[active_[turn_]];
     std::uint32_t psn = 0;
@@ -135,6 +138,7 @@ void OnePathTransport::fill(TimePoint now, Sender& sender, std::uint32_t psn, sr
   if (psn == sender.next) {
     ++sender.next;
   }
+  // A hole has been repeated: on to the next one below what has arrived.
   if (sender.recovering && psn == sender.resend) {
     do {
       ++sender.resend;
@@ -213,7 +217,7 @@ void OnePathTransport::on_timeout(TimePoint now) {
     }
     plan(now, index);
     if (deadlines_.deadline_of(index) <= now) {
-      break;  // waits for its turn to send
+      break;  // due again at once (a timeout of 0): left to the next call, or this would never end
     }
   }
 }
@@ -313,7 +317,10 @@ void OnePathTransport::on_ack(TimePoint now, Sender& sender, const Header& heade
       --sender.sacked_count;
     }
   }
+  // After a timeout has set `next` back, packets sent before it may still be acknowledged.
   sender.next = std::max(sender.next, sender.acked);
+  // The acknowledgement names the packet that caused it: selective repeat learns one arrival beyond
+  // the hole from each.
   if (!sender.sacked.empty() && header.packets >= sender.acked && header.packets < sender.next &&
       !bit(sender.sacked, header.packets)) {
     set_bit(sender.sacked, header.packets);
@@ -328,6 +335,8 @@ void OnePathTransport::on_ack(TimePoint now, Sender& sender, const Header& heade
   }
   if (sender.recovering) {
     sender.resend = std::max(sender.resend, sender.acked);
+    // One recovery per window: losses among packets sent before it began do not halve the window
+    // again.
     sender.recovering = sender.acked < sender.recover;
   }
   if (sender.acked != before) {
@@ -337,6 +346,8 @@ void OnePathTransport::on_ack(TimePoint now, Sender& sender, const Header& heade
   }
 }
 
+// Go-back-N: everything before the missing packet has arrived, everything from it on is sent again.
+// The rate and the window stay as they are.
 void OnePathTransport::on_nak(TimePoint now, Sender& sender, const Header& header) {
   if (header.psn >= sender.acked && header.psn < sender.next) {
     sender.acked = header.psn;
@@ -354,8 +365,10 @@ void OnePathTransport::lose(Sender& sender) {
   }
 }
 
-// Once per round trip the share of marked packets decides: DCTCP gives way in proportion, Reno by
-// half. In between the window grows as TCP's does, as long as nothing is marked.
+// Once per round trip the share of marked packets decides: DCTCP shrinks its window in proportion
+// to the smoothed share, Reno by half. In between the window grows as TCP's does, by one packet per
+// acknowledged packet below the threshold and by one per window above it, unless this
+// acknowledgement carries a mark.
 void OnePathTransport::adjust_window(TimePoint /*now*/, Sender& sender, std::uint32_t newly,
                                      bool congested) {
   const bool dctcp = config_.control == OnePathConfig::Control::dctcp;
@@ -381,8 +394,9 @@ void OnePathTransport::adjust_window(TimePoint /*now*/, Sender& sender, std::uin
   }
 }
 
-// DCQCN: a notice of congestion cuts the rate by half the estimate, and starts the increase from
-// its first stage.
+// DCQCN: a congestion notification (CNP) cuts the rate by half of the estimate alpha, raises the
+// estimate, and restarts both timers and the stages of the increase. Below 0.01 bytes/ns a flow
+// would hardly ever send again.
 void OnePathTransport::on_cnp(TimePoint now, Sender& sender) {
   sender.target_rate = sender.rate;
   sender.rate = std::max(sender.rate * (1 - sender.alpha / 2), 0.01);
@@ -392,8 +406,9 @@ void OnePathTransport::on_cnp(TimePoint now, Sender& sender) {
   sender.increase_at = now + kIncreasePeriod;
 }
 
-// Five steps half way back towards the old rate, then additive, then hyper-active increase of that
-// rate.
+// The increase after a cut. In the first five steps the rate goes half way to the target, the rate
+// before the cut; from then on the target itself grows, additively by 0.5 % of the line rate, after
+// ten steps by 5 % (hyper increase).
 void OnePathTransport::increase_rate(TimePoint now, Sender& sender) {
   const double line = static_cast<double>(config_.line_rate.bits_per_second()) / 8e9;
   ++sender.stage;

@@ -1,4 +1,4 @@
-// Owns the transports that people compare with: everything of a flow on one path, in order.
+// Owns the transports that people compare SRD with: all packets of a flow take one path, in order.
 // Go-back-N with or without DCQCN stands for RDMA's RC; selective repeat with Reno or DCTCP for
 // TCP.
 #pragma once
@@ -14,6 +14,8 @@
 
 namespace weft::sim {
 
+// Which of the transports, and its numbers. What the network decides (payload, rate, round trip)
+// comes from the scenario.
 struct OnePathConfig {
   enum class Recovery : std::uint8_t { go_back_n, selective };
   enum class Control : std::uint8_t { none, dcqcn, reno, dctcp };
@@ -22,21 +24,26 @@ struct OnePathConfig {
   std::uint32_t payload = 4086;      // bytes of a full packet
   Rate line_rate = Rate::gbps(100);  // of the host's uplink
   Duration base_rtt = std::chrono::microseconds{14};
-  double window_bdps = 1.5;  // most that may be under way
+  double window_bdps = 1.5;  // the most that may be in flight, in bandwidth-delay products
   Duration min_rto = std::chrono::microseconds{500};
   std::uint32_t ack_every = 4;        // packets per acknowledgement, if nothing is amiss
   std::uint32_t initial_window = 10;  // packets; Reno and DCTCP
   std::uint64_t seed = 1;
 };
 
-// Both ends of the flows of one host. Packets of a flow are numbered from 0; the receiver learns
-// from each how many there are, so nothing is set up beforehand. Flows of a host take turns. A flow
-// that makes no progress is tried for ever: it never fails. These are models for comparisons, with
-// the mechanisms that decide how such a transport shares a network, not implementations of a
-// standard.
+// Both ends of the flows of one host. Packets of a flow are numbered from 0; each says how many
+// there are, so the receiver needs no set-up. The flows of a host take turns. A flow without
+// progress is tried for ever: it never fails.
+//
+// These are models for comparisons, with the mechanisms that decide how such a transport shares a
+// network, not implementations of a standard.
+//
+// Each flow has one deadline in `deadlines_`, the earliest of its timers, by its index in
+// `senders_`; plan() has to follow every change of a sender.
 class OnePathTransport final : public HostTransport, private srd::Machine {
  public:
-  // Of one flow. Selective repeat keeps a bit for each, and the arithmetic looks a few ahead.
+  // The most packets of one flow. Selective repeat keeps a bit for each, and the arithmetic on 32
+  // bits looks a few packets ahead.
   static constexpr std::uint32_t kMaxPackets = 1U << 31;
 
   explicit OnePathTransport(const OnePathConfig& config);
@@ -51,6 +58,8 @@ class OnePathTransport final : public HostTransport, private srd::Machine {
   [[nodiscard]] TransportCounters counters() const override { return counters_; }
 
  private:
+  // On the wire as it lies in memory: both ends are this program. Which field means what depends on
+  // the type.
   struct Header {
     std::uint8_t type = 0;
     std::uint8_t congested = 0;
@@ -62,7 +71,9 @@ class OnePathTransport final : public HostTransport, private srd::Machine {
   };
   enum Type : std::uint8_t { data = 1, ack = 2, nak = 3, cnp = 4 };
 
-  // A flow being sent. The entry is used again when the flow has ended.
+  // A flow being sent. When it has ended, the entry serves a later flow. Always acked <= next <=
+  // highest <= packets; a timeout or a NAK sets `next` back to `acked`, and what lies below
+  // `highest` is then sent again.
   struct Sender {
     FlowStart flow;
     std::uint32_t packets = 0;
@@ -94,7 +105,9 @@ class OnePathTransport final : public HostTransport, private srd::Machine {
     Duration srtt{};
     std::uint32_t backoff = 0;
   };
-  // Kept when the flow has ended: a late duplicate must still be acknowledged.
+  // A flow being received, by its number. Kept when the flow has ended: a late duplicate must still
+  // be acknowledged, or its sender would repeat it for ever. `got` has a bit per packet (selective
+  // repeat only).
   struct Receiver {
     std::uint32_t expected = 0;
     std::uint32_t unacked = 0;
@@ -113,15 +126,19 @@ class OnePathTransport final : public HostTransport, private srd::Machine {
   void on_ack(TimePoint now, Sender& sender, const Header& header);
   void on_nak(TimePoint now, Sender& sender, const Header& header);
   void on_cnp(TimePoint now, Sender& sender);
+  // `newly`: packets that this acknowledgement was the first to cover.
   void adjust_window(TimePoint now, Sender& sender, std::uint32_t newly, bool congested);
   void lose(Sender& sender);
   void increase_rate(TimePoint now, Sender& sender);
   void reply(fabric::PortId to, const Header& header);
-  // Which packet the flow sends next; false if its window is full or nothing is left.
+  // Chooses the packet that the flow sends next; false if its window is full or nothing is left to
+  // send. Pacing is the caller's concern.
   [[nodiscard]] bool pick(const Sender& sender, std::uint32_t& psn) const;
+  // Packets sent, neither acknowledged nor known to have arrived out of order.
   [[nodiscard]] std::uint32_t in_flight(const Sender& sender) const;
   void fill(TimePoint now, Sender& sender, std::uint32_t psn, srd::TxPacket& out);
-  // Sets the deadline of a flow anew; called after whatever changes its state.
+  // Recomputes the deadline of the flow in senders_[index]; call it after whatever changes the
+  // flow's state.
   void plan(TimePoint now, std::uint32_t index);
   void arm_rto(TimePoint now, Sender& sender);
   [[nodiscard]] std::uint32_t payload_of(const Sender& sender, std::uint32_t psn) const;

@@ -1,4 +1,4 @@
-// Owns the sums of rates over time.
+// Owns the sums of rates over time, and the translation of faults into them.
 #include "emu/sim/rate_over_time.hpp"
 
 #include <algorithm>
@@ -20,6 +20,7 @@ struct Turn {
   int by = 0;  // +1 or -1
 };
 
+// By time. Several turns may come at one moment; link_rate() takes them together.
 std::vector<Turn> turns_of(const std::vector<const fabric::Fault*>& faults) {
   std::vector<Turn> turns;
   for (std::size_t index = 0; index < faults.size(); ++index) {
@@ -80,6 +81,8 @@ double RateOverTime::carried_by(double from, double bytes) const {
   if (bytes <= 0) {
     return from;
   }
+  // The integral has to grow by `bytes` from `from` on. It is reached either within a step or, when
+  // bytes are allowed at once, at the begin of the next one.
   const double wanted = carried_before(from) + bytes;
   const auto after =
       std::lower_bound(steps_.begin(), steps_.end(), wanted,
@@ -97,6 +100,7 @@ double RateOverTime::carried_by(double from, double bytes) const {
 }
 
 double fastest_ps_per_byte(const fabric::LinkProperties& link, double fastest_factor) {
+  // Over 1024 bytes, so that rounding to whole picoseconds hardly matters.
   return static_cast<double>(link.rate.picoseconds_for(1024)) / fastest_factor / 1024;
 }
 
@@ -105,6 +109,7 @@ RateOverTime link_rate(const fabric::LinkProperties& link,
                        Bytes mtu) {
   RateOverTime result;
   const double own = 1 / fastest_ps_per_byte(link, 1);
+  // The fabric keeps a slowed link at this rate or above.
   const double least = 1 / fastest_ps_per_byte({.rate = fabric::kMinRate}, 1);
   const std::vector<Turn> turns = turns_of(faults);
   std::vector<int> active(faults.size(), 0);
@@ -121,6 +126,7 @@ RateOverTime link_rate(const fabric::LinkProperties& link,
     double now = 1;
     for (std::size_t i = 0; i < faults.size(); ++i) {
       down = down || (active[i] > 0 && takes_down(*faults[i]));
+      // Occurrences of one fault may overlap; each counts.
       now *= active[i] > 0 ? std::pow(faults[i]->impairment.rate_factor, active[i]) : 1;
     }
     if (now < factor && !queue) {

@@ -45,6 +45,7 @@ Recorder::Recorder(const Scenario& scenario, Simulation& simulation, bool series
       simulation_(simulation),
       series_(series),
       trace_(trace),
+      // From 1 us to 1 ms: so many samples that the curve of an ideal run has detail.
       every_(std::clamp<fabric::Picos>(
           static_cast<fabric::Picos>(ideal_us(scenario) * 1e6 / kSamplesOfIdeal), 1'000'000,
           1'000'000'000)),
@@ -57,6 +58,7 @@ Recorder::Recorder(const Scenario& scenario, Simulation& simulation, bool series
   for (std::uint32_t index = 0; index < scenario.faults.size(); ++index) {
     const fabric::Fault& fault = scenario.faults[index];
     const std::uint32_t times = fault.every > Duration::zero() ? fault.times : 1;
+    // 64: fault_ends() in report.cpp repeats this limit, and the two lists must match.
     for (std::uint32_t n = 0; n < std::min(times, 64U); ++n) {
       const fabric::Picos from = fabric::picos(fault.at + fault.every * n);
       const auto id = static_cast<std::uint32_t>(occurrences_.size());
@@ -70,6 +72,8 @@ Recorder::Recorder(const Scenario& scenario, Simulation& simulation, bool series
       }
     }
   }
+  // Only the real engine tells of losses and paths. Without faults nobody listens, and the engines
+  // stay fast.
   if (!occurrences_.empty()) {
     for (fabric::PortId port = 0; port < simulation.fabric().port_count(); ++port) {
       if (auto* engine = dynamic_cast<EngineTransport*>(simulation.transport(port));
@@ -81,7 +85,8 @@ Recorder::Recorder(const Scenario& scenario, Simulation& simulation, bool series
   }
 }
 
-// A fault is detected when the sender of a frame that it has swallowed notices on that path.
+// A fault is detected when a sender that has lost a frame to it gives up that frame's path or takes
+// a packet on it for lost. A trimmed packet is congestion and no sign of a fault.
 void Recorder::on_event(fabric::PortId port, const srd::Event& event) {
   const bool suspicious = event.kind == srd::Event::Kind::path_abandoned ||
                           (event.kind == srd::Event::Kind::packet_lost &&
@@ -146,6 +151,7 @@ void Recorder::on_sample(fabric::Picos now) {
     const auto& links = scenario_.topology.links();
     for (fabric::LinkId id = 0; id < links.size(); ++id) {
       const fabric::LinkProperties& is = links[id].properties;
+      // Queues are told as time; the share of the buffer is that of the time the full buffer takes.
       const auto room = static_cast<double>(is.rate.picoseconds_for(std::max<Bytes>(is.buffer, 1)));
       queues_.push_back(
           is.buffer == 0

@@ -16,11 +16,13 @@
 
 namespace weft::sim {
 
-// Notes things while a run goes on; made before it starts, and observing `simulation`, which it and
-// `scenario` have to outlive. `series`: also what the report draws; `trace`: also what perfetto()
-// tells of drops. However long a run is, there are at most kMaxSamples of it: when they are full,
-// each two become one, and one stands for twice the time from then on. What is told of faults goes
-// by the finest ones.
+// Takes notes while a run goes on. Make it before the run starts and pass it to
+// Simulation::observe() with sample_every(); `scenario` and `simulation` have to outlive it.
+// `series`: also note what the report draws; `trace`: also the drops that perfetto() tells of.
+//
+// Memory is bounded, however long a run is: when there are kMaxSamples samples, each two become
+// one, and a sample stands for twice the time from then on. The timelines of faults always go by
+// the finest interval.
 class Recorder final : public SimulationObserver {
  public:
   Recorder(const Scenario& scenario, Simulation& simulation, bool series, bool trace);
@@ -28,7 +30,8 @@ class Recorder final : public SimulationObserver {
   static constexpr std::size_t kMaxSamples = 2000;  // even
 
   [[nodiscard]] fabric::Picos sample_every() const { return every_; }
-  // One for each time that a fault strikes, the first 64 of a fault that repeats.
+  // One timeline for each time that a fault strikes, for the first 64 times of a fault that
+  // repeats.
   [[nodiscard]] std::vector<FaultTimeline> timelines() const;
   // A trace in the JSON form that ui.perfetto.dev opens.
   [[nodiscard]] std::string perfetto() const;
@@ -44,7 +47,7 @@ class Recorder final : public SimulationObserver {
   [[nodiscard]] const std::vector<Sample>& samples() const { return samples_; }
   // One value per sample, 0..255 of the link's buffer.
   [[nodiscard]] std::vector<std::uint8_t> queue_of(fabric::LinkId link) const;
-  // The flow whose paths are watched: the largest, the first of them.
+  // The flow whose use of paths is recorded: the largest, the first of those of equal size.
   [[nodiscard]] std::uint32_t watched() const { return watched_; }
   // Of the watched flow: packets that arrived, by path and sample.
   [[nodiscard]] const std::vector<std::vector<std::uint32_t>>& path_use() const {
@@ -59,7 +62,7 @@ class Recorder final : public SimulationObserver {
                   fabric::LinkId link) override;
 
  private:
-  // One time that a fault strikes.
+  // One time that a fault strikes; kNoTime: has not happened, or for `until`: stays.
   struct Occurrence {
     std::uint32_t fault = 0;
     fabric::Picos from = 0;
@@ -67,15 +70,15 @@ class Recorder final : public SimulationObserver {
     fabric::Picos detected = fabric::kNoTime;
     fabric::Picos last_loss = fabric::kNoTime;
     std::uint64_t lost = 0;
-    std::vector<fabric::Picos> losses;  // their times, nearly in order, a bounded number of them
-    std::unordered_set<std::uint64_t> lost_on;  // senders and paths of those
+    std::vector<fabric::Picos> losses;  // times of losses, nearly in order, at most kMaxLosses
+    std::unordered_set<std::uint64_t> lost_on;  // of these losses: see sender_and_path()
     // The goodput before it, and what came of it.
     bool begun = false;
-    double before = -1;  // nothing was measured
+    double before = -1;  // payload in Gb/s; -1: nothing was measured
     bool fell = false;
     fabric::Picos recovered = fabric::kNoTime;
   };
-  // What one host's engine tells.
+  // Receives the events of one host's engine; the engine gives no port with them.
   struct Listener final : srd::Observer {
     Listener(Recorder& its_recorder, fabric::PortId its_port)
         : recorder(its_recorder), port(its_port) {}
@@ -90,7 +93,9 @@ class Recorder final : public SimulationObserver {
   };
 
   void on_event(fabric::PortId port, const srd::Event& event);
+  // `goodput` of the finest interval that ends `now`, in Gb/s.
   void follow_faults(fabric::Picos now, double goodput);
+  // Merges neighbouring samples when the store is full.
   void halve();
   [[nodiscard]] fabric::Picos recovered_after(const Occurrence& it) const;
   [[nodiscard]] fabric::Picos abandoned_at(const Occurrence& it) const;

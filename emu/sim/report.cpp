@@ -16,6 +16,7 @@ constexpr std::size_t kMaxQueues = 24;    // the longest
 constexpr std::size_t kMaxDrawnHosts = 160;
 constexpr std::size_t kMaxDrawnLinks = 6000;
 
+// Fixed point without trailing zeros: JSON needs no more, and pages stay small.
 std::string number(double value) {
   std::string text = std::to_string(value);
   text.erase(text.find_last_not_of('0') + 1);
@@ -66,6 +67,7 @@ std::vector<double> completion_times(const Simulation& simulation) {
   return some;
 }
 
+// The curves of the links with the longest queues.
 std::string queues(const Scenario& scenario, const Simulation& simulation,
                    const Recorder& recorder) {
   std::vector<fabric::LinkId> order;
@@ -130,6 +132,8 @@ std::string drawing(const Scenario& scenario, const Simulation& simulation) {
          "],\"links\":[" + links + "]}";
 }
 
+// A row per path with its packets per sample; `most` becomes the largest of these, at which the
+// colour is full.
 std::string paths(const Recorder& recorder, std::string& most) {
   std::uint32_t largest = 1;
   for (const auto& path : recorder.path_use()) {
@@ -143,7 +147,8 @@ std::string paths(const Recorder& recorder, std::string& most) {
   });
 }
 
-// In microseconds, -1 for a fault that stays; in the order of Recorder::timelines().
+// The ends of faults in microseconds, -1 for a fault that stays; in the order of
+// Recorder::timelines(), whose limit of 64 occurrences per fault it repeats.
 std::string fault_ends(const Scenario& scenario) {
   std::string text;
   for (const fabric::Fault& fault : scenario.faults) {

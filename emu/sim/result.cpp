@@ -100,6 +100,7 @@ RunResult summarise(const Scenario& scenario, const Simulation& simulation) {
     end = std::max(end, record.finished);
   }
   const auto count = static_cast<double>(times.size());
+  // Jain: 1 if all flows got the same rate, 1/n if one got everything.
   result.jain = squares > 0 ? sum * sum / (count * squares) : 0;
   result.fct = quantiles(std::move(times));
   for (std::size_t group = 0; by_group.size() > 1 && group < by_group.size(); ++group) {
@@ -121,6 +122,7 @@ RunResult summarise(const Scenario& scenario, const Simulation& simulation) {
     if (links[id].properties.buffer == 0) {
       continue;  // a NIC's own queue
     }
+    // The fabric keeps queues as picoseconds of their link.
     const double queue = static_cast<double>(simulation.fabric().counters(id).longest_queue) *
                          static_cast<double>(links[id].properties.rate.bits_per_second()) / 8e12;
     if (queue > result.longest_queue_bytes) {
@@ -146,6 +148,7 @@ void check_bounds(const Bounds& bounds, RunResult& result) {
       check(what, value, *limit, value <= *limit);
     }
   };
+  // A run with unfinished flows has no makespan worth the name: it fails whatever its bounds are.
   if (result.finished != result.flows) {
     check("flows finished", result.finished, result.flows, false, true);
   }

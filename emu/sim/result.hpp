@@ -1,4 +1,4 @@
-// Owns what a run amounts to: the figures that people compare.
+// Owns the result of a run: the figures that people compare, and the checks against bounds.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,14 @@
 
 namespace weft::sim {
 
+// Flow completion times of a set of flows.
 struct Quantiles {
   std::size_t flows = 0;
   double min_us = 0, p50_us = 0, p90_us = 0, p99_us = 0, p999_us = 0, max_us = 0;
 };
 
-// How many times as long as alone in the network flows of about the same size took, by the nearest
-// rank.
+// The slowdown of the flows of one size class: their time as a multiple of the ideal time of the
+// same flow alone in the network. Quantiles by the nearest rank.
 struct Slowdown {
   std::string size;  // packet, small, window, large, huge, or all
   std::size_t flows = 0;
@@ -31,7 +32,8 @@ struct BoundCheck {
   bool at_least = false;  // the limit is a lower one
 };
 
-// How the network and the transport took a fault. -1: it did not happen, or nothing can be said.
+// How the network and the transport took one occurrence of a fault. Times are microseconds after it
+// began (at_us: since the start of the run); -1: it did not happen, or nothing can be said.
 struct FaultTimeline {
   std::string name;
   double at_us = 0;
@@ -44,6 +46,7 @@ struct FaultTimeline {
   std::uint64_t lost_frames = 0;
 };
 
+// `summarise()` fills everything but the variant, faults, checks, cpu_seconds and rss_mb.
 struct RunResult {
   std::string scenario;
   std::string variant;

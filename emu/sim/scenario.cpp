@@ -30,6 +30,7 @@ void apply_setting(fabric::YamlFile& file, YAML::Node& root, const std::string& 
     at = dot + 1;
   }
   YAML::Node node;
+  // reset() and not assignment: assigning to a yaml-cpp node overwrites what it refers to.
   node.reset(root);
   for (const std::string& part : parts) {
     if (part.empty() || (node.IsDefined() && node.IsScalar())) {
@@ -93,6 +94,7 @@ NetworkFacts facts_of(const Scenario& scenario, const fabric::Routes& routes) {
                                         is.rate.picoseconds_for(fabric::kAckSize));
     }
     facts.hops = std::max(facts.hops, static_cast<unsigned>(path.size()));
+    // From picoseconds to nanoseconds, rounded up: a round trip must not be too short.
     facts.base_rtt = std::max(facts.base_rtt, Duration{(rtt + 999) / 1000});
   }
   return facts;
@@ -127,6 +129,7 @@ void read_engine(fabric::YamlMap& map, srd::EngineConfig& engine) {
   }
 }
 
+// Refuses flows that the one-path transports cannot number; otherwise the run would abort.
 void check_flow_sizes(fabric::YamlMap& map, const Scenario& scenario, const char* kind) {
   const std::uint32_t payload = scenario.transport.one_path.payload;
   for (const fabric::FlowSpec& flow : scenario.traffic.flows) {
@@ -153,6 +156,7 @@ void read_transport(fabric::YamlMap& map, Scenario& scenario, const fabric::Rout
   engine.checksum =
       std::any_of(scenario.faults.begin(), scenario.faults.end(),
                   [](const fabric::Fault& it) { return it.impairment.corruption > 0; });
+  // Defaults from the network, which the keys read after them may replace.
   engine.line_rate = facts.rate;
   engine.base_rtt = facts.base_rtt;
   engine.trimming = facts.trimming;
@@ -227,8 +231,9 @@ void read_variants(fabric::YamlMap& top, Scenario& scenario) {
   });
 }
 
-// They are tried on a network of their own, so that a wrong name is found where it stands in the
-// file. Its seed makes it draw the links that the run will draw.
+// Each fault is applied to a fabric that is made for this alone, so that a wrong name is reported
+// at its line in the file. With the seed of the run it draws the same links that the run will draw,
+// which is what fault_links has to say.
 void read_faults(fabric::YamlMap& top, Scenario& scenario) {
   std::optional<fabric::Fabric> probe;
   top.each("faults", [&](const YAML::Node& node, const std::string& path) {

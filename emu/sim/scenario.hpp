@@ -18,7 +18,8 @@
 
 namespace weft::sim {
 
-// What hosts run.
+// What hosts run. Only the configuration that `kind` calls for is used when the run is built; both
+// are filled from the network, because reports take payload and round trip from them.
 struct TransportSpec {
   enum class Kind : std::uint8_t { srd, rc, rc_dcqcn, tcp_reno, dctcp };
   Kind kind = Kind::srd;
@@ -68,9 +69,9 @@ struct Scenario {
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
 // `settings` replace values by their dotted path ("transport.paths", "faults.0.loss") before
-// anything is interpreted; a later one wins. `directory` is where relative names of other files
-// start. What the network decides, the transport gets from it: line rate, round trip and whether
-// frames are trimmed.
+// anything is interpreted; a later one wins. `file_name` is for messages; names of other files in
+// the scenario are relative to `directory`. The transport's defaults come from the network: line
+// rate, round trip, and whether frames are trimmed.
 [[nodiscard]] Result<Scenario> read_scenario(const std::string& file_name, const std::string& text,
                                              const Settings& settings,
                                              const std::string& directory);
@@ -80,7 +81,9 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
   return scenario.ideal_us.value_or(scenario.ideal.all_us);
 }
 
-// The scenario has to outlive the function.
+// Makes a transport for each host, with the line rate of that host's uplink. The scenario has to
+// outlive the function. Each factory has a table of region keys that its hosts share: use one
+// factory per Simulation.
 [[nodiscard]] Simulation::MakeTransport transport_factory(const Scenario& scenario);
 
 }  // namespace weft::sim

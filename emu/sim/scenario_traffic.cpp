@@ -15,17 +15,18 @@ namespace {
 
 constexpr std::int64_t kMaxHosts = 1 << 20;
 
-// What all kinds have in common.
+// What all kinds of traffic have in common, read before the kind's own keys.
 struct Group {
   std::uint32_t number = 0;  // in the list of the file
   std::uint32_t ports = 0;   // of the network
-  std::uint32_t nodes = 0;   // of them that take part
+  std::uint32_t nodes = 0;   // the first so many of them take part
   Bytes bytes = 2'000'000;   // of each flow
   Duration start{};
   std::vector<fabric::PortId> ranks;
   Rng rng;
 };
 
+// Where a reader puts its flows.
 struct Target {
   Scenario& scenario;
   TrafficBuilder builder;
@@ -54,7 +55,7 @@ void read_permutation(fabric::YamlMap& /*map*/, Group& group, Target& to) {
   to.builder.permutation(group.nodes, group.bytes, group.rng, fabric::picos(group.start));
 }
 
-// So many of the other ports, drawn by lot.
+// `count` of the ports other than `one`, drawn by lot; all of them if there are not more.
 std::vector<fabric::PortId> draw_others(Group& group, fabric::PortId one, std::uint32_t count) {
   std::vector<fabric::PortId> others;
   for (fabric::PortId port = 0; port < group.ports; ++port) {
@@ -251,6 +252,8 @@ void read_flows(fabric::YamlMap& map, Group& group, Target& to) {
   });
 }
 
+// The key `kind` chooses the reader of the kind's own keys. The first kind is what a group without
+// that key gets.
 struct Kind {
   const char* name;
   void (*read)(fabric::YamlMap& map, Group& group, Target& to);

@@ -8,8 +8,9 @@
 
 namespace weft::sim {
 
-// Reads the key `traffic` of a scenario whose topology has been read. Files that it names are
-// looked for beside `directory`. Mistakes are told to `top`.
+// Reads the key `traffic` of a scenario whose topology has been read: one group of flows, or a list
+// of groups. Files that it names are looked for in `directory`. Mistakes are reported to the file
+// of `top`; the scenario is of no use then.
 void read_traffic(fabric::YamlMap& top, Scenario& scenario, const std::string& directory);
 
 }  // namespace weft::sim

@@ -12,9 +12,11 @@
 namespace weft::sim {
 namespace {
 
-// The digest counts only those of a frame's flags that say what became of it, not what might have.
+// Flags that say what became of a frame. The digest leaves out kTrimmable, which only says what
+// might have become of it.
 constexpr unsigned kHappened = ~unsigned{fabric::kTrimmable};
 
+// What switches choose links by. All packets of a sender, receiver and path take the same links.
 std::uint32_t ecmp_hash(fabric::PortId from, fabric::PortId to, std::uint16_t path) {
   return static_cast<std::uint32_t>(mix64((static_cast<std::uint64_t>(from) << 40) ^
                                           (static_cast<std::uint64_t>(to) << 16) ^ path) >>
@@ -181,7 +183,7 @@ void Simulation::wake_port(fabric::Picos now, fabric::PortId port, std::uint32_t
   } else if (host.armed == now) {
     host.armed = fabric::kNoTime;
   } else {
-    return;  // armed anew for an earlier time, which has been
+    return;  // an old call-back: the deadline was moved forward, and that call has been served
   }
   if (!host.paused) {
     serve(now, port);
@@ -196,7 +198,8 @@ void Simulation::paused(fabric::Picos now, fabric::PortId port, bool is_paused) 
   }
 }
 
-// Everything that a host may do at this moment: its deadline, its NIC.
+// Everything that a host may do at this moment. The order matters: a timeout may end a flow, an
+// ended flow may start one, and only then is it decided what to send.
 void Simulation::serve(fabric::Picos now, fabric::PortId port) {
   Host& host = hosts_[port];
   if (host.machine->next_timeout() <= fabric::time_point(now)) {
@@ -313,7 +316,8 @@ void Simulation::start_due(fabric::Picos now) {
   }
 }
 
-// Starting may end another flow at once and so trigger more: a list, not a recursion.
+// Serving the host of a started flow may find flows ended and trigger more, which call this again:
+// they join the list instead of recursing.
 void Simulation::start_flow(fabric::Picos now, std::uint32_t flow) {
   starting_.push_back(flow);
   if (in_start_) {
@@ -352,6 +356,7 @@ void Simulation::activate(fabric::Picos now, std::uint32_t index) {
     return;
   }
   const std::uint32_t needed = spec.kind == fabric::TriggerSpec::Kind::barrier ? spec.count : 1;
+  // Later activations of a oneshot or of a full barrier start nothing.
   if (state.activations == needed) {
     for (const std::uint32_t flow : state.flows) {
       start_flow(now, flow);

@@ -33,8 +33,8 @@ struct FlowRecord {
   State state = State::waiting;
 };
 
-// Looks on; every call is optional. Time series and traces hang here, so that a plain run pays for
-// none.
+// Is told what happens in a run; overriding is optional. Time series and traces hang here, so that
+// a plain run pays for none of them. Must not touch the simulation beyond reading it.
 class SimulationObserver {
  public:
   virtual ~SimulationObserver() = default;
@@ -50,11 +50,15 @@ class SimulationObserver {
 };
 
 // Everything happens in one thread, inside run_for(), and depends on the arguments alone: the same
-// give the same digest on every machine. A host is served when a frame arrives, when its uplink is
-// free, when its machine's deadline has come and when a flow starts; then its machine takes note of
-// the time, its transport tells which flows have ended, and frames are sent as long as the uplink
-// takes them. With FabricOptions::by_node hosts may run ahead of each other within a link's delay,
-// so nothing here may depend on the order of events of different hosts.
+// arguments give the same digest on every machine.
+//
+// A host is served when a frame arrives, when its uplink is free, when its machine's deadline has
+// come and when a flow starts. To serve means: the machine's timeouts, then the transport's ended
+// flows, then frames for as long as the uplink takes them, then a call-back for the next deadline.
+//
+// With FabricOptions::by_node hosts may run ahead of each other by less than a link's delay, so
+// nothing here may depend on the order of events of different hosts: digests are kept by host, and
+// only one host writes each field of a flow's record.
 class Simulation {
  public:
   using MakeTransport = std::function<std::unique_ptr<HostTransport>(fabric::PortId)>;
@@ -64,11 +68,13 @@ class Simulation {
   Simulation(const fabric::Topology& topology, const fabric::TrafficMatrix& traffic,
              const SimulationOptions& options, const MakeTransport& make_transport);
 
-  // One observer, before the run; null ends it. `sample_every` 0: no samples.
+  // At most one observer, set before the run; null removes it. `sample_every` in picoseconds of
+  // virtual time; 0: no samples.
   void observe(SimulationObserver* observer, fabric::Picos sample_every);
 
-  // Runs to the end of all flows or the time limit, at most `slice` of virtual time at a time;
-  // true: ended.
+  // Goes on until all flows have ended or the time limit is reached, but for at most `slice`
+  // picoseconds of virtual time; true: the run is over. Slices let the caller show progress and do
+  // not change the result.
   bool run_for(fabric::Picos slice);
   void run() {
     while (!run_for(fabric::kNoTime)) {
@@ -91,8 +97,8 @@ class Simulation {
   // Fails if a frame is unaccounted for: injected and duplicated ones must be delivered, dropped,
   // or still in the network and in the frame store.
   [[nodiscard]] Result<void> check_conservation() const;
-  // Frames that arrived with a wrong bit: lost, for a transport that finds it as for one that
-  // relies on the wire's own checksum.
+  // Frames that arrived with a wrong bit. All of them are lost: a transport that checks packets is
+  // given them and finds the error, for the others the network throws them away.
   [[nodiscard]] std::uint64_t damaged() const { return damaged_; }
 
   // --- The fabric's sink: called by fabric_ only.
@@ -103,6 +109,7 @@ class Simulation {
   void wake(fabric::Picos now, std::uint32_t token);
   void wake_port(fabric::Picos now, fabric::PortId port, std::uint32_t token);
   void paused(fabric::Picos now, fabric::PortId port, bool is_paused);
+  // The fabric announces what it will deliver soon, so that memory is in the cache by then.
   void expect_frame(std::uint32_t handle) const { frames_.prefetch(handle); }
   void expect_port(fabric::PortId port, std::uint32_t frame, unsigned step) const {
     const Host& host = hosts_[port];
@@ -115,6 +122,7 @@ class Simulation {
   }
 
  private:
+  // A port and what runs there. `transport` is null for a host without traffic.
   struct Host {
     std::unique_ptr<HostTransport> transport;
     srd::Machine* machine = nullptr;
@@ -130,12 +138,15 @@ class Simulation {
       digest = (digest ^ value) * 0x9E3779B97F4A7C15ULL, digest ^= digest >> 29;
     }
   };
-  // `flows` are those that wait for the trigger, in the order of the matrix.
+  // A trigger of the matrix at work. `flows` are those that wait for it, in the order of the
+  // matrix.
   struct TriggerState {
     std::uint32_t activations = 0;
     std::uint32_t next = 0;  // multishot: the flow that comes next
     std::vector<std::uint32_t> flows;
   };
+  // What a call-back of the calendar is for; `nic` and `deadline` go to a port, the others to the
+  // simulation.
   enum class Token : std::uint32_t { nic = 0, deadline = 1, starts = 2, sample = 3 };
 
   // See above, at the class. The host must have a transport.
@@ -145,7 +156,8 @@ class Simulation {
   void arm(fabric::Picos now, fabric::PortId port, Host& host);
   // Ends of flows, and what they trigger.
   void collect(fabric::Picos now, Host& host);
-  // The bit of a corrupted frame that is wrong, wherever in it.
+  // Flips one bit, anywhere in the frame; which one follows from the host's digest, so it is the
+  // same in each run. Payload is copied first, for it may be shared by all frames.
   void damage(const Host& host, std::span<std::byte> header, std::span<const std::byte>& payload);
   void start_due(fabric::Picos now);
   void start_flow(fabric::Picos now, std::uint32_t flow);

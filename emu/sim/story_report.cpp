@@ -1,4 +1,4 @@
-// Owns the joint between a story and the page.
+// Owns the insertion of a story into the page.
 #include "emu/sim/story_report.hpp"
 
 #include "emu/sim/report_page.hpp"
@@ -8,6 +8,7 @@ namespace weft::sim {
 std::string without_tags(const std::string& json) {
   std::string safe;
   for (const char c : json) {
+    // In JSON '<' stands only within strings, where an escape means the same.
     safe += c == '<' ? std::string("\\u003c") : std::string(1, c);
   }
   return safe;

@@ -1,4 +1,5 @@
-// Owns the report of what happened in real time, on the page of the simulator's reports.
+// Owns the report of a story, a run in real time such as that of `weft demo`, on the page of the
+// simulator's reports.
 #pragma once
 
 #include <string>
@@ -10,7 +11,8 @@ namespace weft::sim {
 // paths, events [{at, text}], program (or null), result.
 [[nodiscard]] std::string story_html(const std::string& story_json);
 
-// JSON that cannot end the script that holds it.
+// JSON that is safe within a script element: without it, a "</script>" in a name would end the
+// script.
 [[nodiscard]] std::string without_tags(const std::string& json);
 
 }  // namespace weft::sim

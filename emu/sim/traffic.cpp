@@ -188,6 +188,7 @@ void TrafficBuilder::random(std::uint32_t n, std::uint32_t flows, const SizeDist
       load * n * static_cast<double>(rate.bits_per_second()) / 8 / sizes.mean();
   double at = 0;
   for (std::uint32_t i = 0; i < flows; ++i) {
+    // Exponential gaps; unit() is below 1.
     at += -std::log(1 - rng.unit()) / per_second;
     const fabric::PortId from = rng.below(n);
     const fabric::PortId to = (from + 1 + rng.below(n - 1)) % n;

@@ -1,4 +1,5 @@
-// Owns the generators of traffic: from a few numbers to flows and triggers.
+// Owns the generators of traffic: from a few numbers to flows and triggers. All randomness comes
+// from the Rng given, so the same seed gives the same matrix.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@
 
 namespace weft::sim {
 
-// Sizes of flows as a cumulative distribution: straight lines between the points.
+// The sizes of flows as a cumulative distribution: straight lines between the points, which never
+// fall and end at share 1.
 struct SizeDistribution {
   struct Point {
     double bytes;
@@ -20,6 +22,7 @@ struct SizeDistribution {
   std::vector<Point> points;
 
   [[nodiscard]] Bytes draw(Rng& rng) const;
+  // In bytes.
   [[nodiscard]] double mean() const;
 };
 // web-search, hadoop, ai; empty points for any other name.
@@ -38,16 +41,17 @@ class TrafficBuilder {
   // One sends to many at once.
   void fan_out(fabric::PortId sender, const std::vector<fabric::PortId>& receivers, Bytes bytes,
                fabric::Picos start = 0);
-  // Each port sends to each other one, in a random order of its own, `window` at a time.
+  // Each port sends to every other one, in a random order of its own, `window` flows at a time: the
+  // end of one starts the next.
   void all_to_all(std::uint32_t n, Bytes bytes, std::uint32_t window, Rng& rng);
-  // The same in step: in a circle of random order each port sends to those at the same distances,
-  // so that while all are equally fast each receiver has `window` senders too. What htsim's
-  // generator of serial all-to-alls writes.
+  // The same in rounds: ports stand in a circle of random order, and in a round each sends to the
+  // ports at the same `window` distances. While all are equally fast, each receiver then has
+  // `window` senders, too. This is what htsim's generator of serial all-to-alls writes.
   void staggered_all_to_all(std::uint32_t n, Bytes bytes, std::uint32_t window, Rng& rng);
-  // Everybody to the one half way round.
+  // Each port sends to the one half way round, the longest way in a ring or a torus.
   void tornado(std::uint32_t n, Bytes bytes);
-  // `flows` flows between random pairs, at random times so that the NICs (of that rate) carry
-  // `load` on average.
+  // `flows` flows between random pairs. They start as a Poisson process whose rate makes NICs of
+  // `rate` carry `load` (0..1) on average.
   void random(std::uint32_t n, std::uint32_t flows, const SizeDistribution& sizes, double load,
               Rate rate, Rng& rng);
   void flow(fabric::PortId from, fabric::PortId to, Bytes bytes, fabric::Picos start);

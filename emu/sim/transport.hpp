@@ -18,22 +18,25 @@ namespace weft::sim {
                          : byte(12) << 24 | byte(13) << 16 | byte(14) << 8 | byte(15);
 }
 
-// Bytes that no host reads stand for the payload of bulk traffic; at most 65536 of them.
+// Zeros that stand for the payload of bulk traffic, which no host reads: one page serves all
+// frames. At most 65536 bytes.
 [[nodiscard]] std::span<const std::byte> phantom_payload(std::size_t length);
 
 struct FlowStart {
-  std::uint32_t flow = 0;  // number in the simulation
+  std::uint32_t flow = 0;  // index in the traffic matrix
   fabric::PortId destination = 0;
   Bytes bytes = 0;
 };
 
-// `received`: the receiver has all; the other two end the flow at its sender.
+// `received` is told at the receiver, when it has everything; `sent` and `failed` end the flow at
+// its sender.
 struct FlowEvent {
   enum class Kind : std::uint8_t { sent, received, failed };
   std::uint32_t flow = 0;
   Kind kind = Kind::sent;
 };
 
+// Of all flows of a host; packets are data packets.
 struct TransportCounters {
   std::uint64_t new_packets = 0;
   std::uint64_t retransmitted = 0;
@@ -53,15 +56,17 @@ class HostTransport {
   virtual void start(TimePoint now, const FlowStart& flow) = 0;
   // What has ended since the last call; at most events.size() at a time.
   [[nodiscard]] virtual std::size_t poll(std::span<FlowEvent> events) = 0;
-  // True if the frame is one of those that go first: acknowledgements and the like.
+  // True if the frame goes in the queue for control frames, ahead of data: acknowledgements and the
+  // like.
   [[nodiscard]] virtual bool is_control(const srd::TxPacket& packet) const = 0;
-  // True if its packets carry a checksum: it is given damaged ones. Those of others the wire loses.
+  // True if its packets carry a checksum: the simulation then delivers damaged packets to it. For
+  // the others it drops them, as a NIC does.
   [[nodiscard]] virtual bool checks_packets() const { return false; }
   // True if its receiver makes use of data that was cut to the header.
   [[nodiscard]] virtual bool knows_trimming() const { return false; }
   [[nodiscard]] virtual TransportCounters counters() const = 0;
-  // It will be called soon, with a packet of that port or (kNone) to send. Called with step 0, 1,
-  // 2 ...: each may follow what the one before has fetched.
+  // A hint that this host will be served soon, with a packet of port `from` or (kNone) to send.
+  // Called with step 0, 1, 2 ...: each step may follow pointers that the one before has fetched.
   virtual void prefetch(fabric::PortId /*from*/, unsigned /*step*/) const {}
 };
 

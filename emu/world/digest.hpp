@@ -22,6 +22,7 @@ class Digest {
       std::memcpy(&word, bytes.data() + at, sizeof word);
       add(word);
     }
+    // The length goes in with the rest, so that trailing zeros make a difference.
     word = bytes.size();
     for (; at < bytes.size(); ++at) {
       word = (word << 8) | static_cast<std::uint64_t>(bytes[at]);

@@ -52,6 +52,7 @@ void VirtualNetwork::send(TimePoint now, std::uint32_t from, const srd::TxPacket
   copy.path = packet.path;
   copy.ecn = packet.ecn;
   copy.header_size = packet.header_size;
+  // Payload is copied here, so the sender's memory may change or go from now on.
   copy.bytes.assign(packet.header.begin(), packet.header.begin() + packet.header_size);
   for (const auto& piece : packet.payload) {
     copy.bytes.insert(copy.bytes.end(), piece.begin(), piece.end());
@@ -89,6 +90,7 @@ void VirtualNetwork::send(TimePoint now, std::uint32_t from, const srd::TxPacket
     InFlight twin = copy;
     ++counts_.duplicated;
     note(now, NetworkEvent::duplicated, twin);
+    // The copy comes up to 30 us behind the original.
     schedule(arrival + verdict.delay + Duration{1 + rng_.below(30'000)}, std::move(twin));
   }
   schedule(arrival + verdict.delay, std::move(copy));
@@ -178,7 +180,9 @@ void VirtualNetwork::judge_by_chance(const InFlight& packet, Verdict& verdict) {
   }
 }
 
-// When the packet reaches the receiving port, after the sending one and the wire.
+// Returns when the packet reaches the receiving port: after the sending port, if ports have a rate,
+// and the flight. Jitter never changes the order of a path; only `reorder` and `duplicate`, which
+// are added later, do.
 TimePoint VirtualNetwork::through_sending_port(TimePoint now, InFlight& packet) {
   Duration flight = link_.latency + link_.path_skew * packet.path.value();
   if (link_.jitter > Duration::zero()) {
@@ -200,7 +204,9 @@ TimePoint VirtualNetwork::through_sending_port(TimePoint now, InFlight& packet) 
   return arrival;
 }
 
-// The queue is as long as the time until the port is free. False: it is full, and nothing trims.
+// The queue of a port is not a list: its length follows from the time until the port is free. Marks
+// or trims the packet if the queue is long; false if the packet is lost, because the queue is full
+// and nothing trims.
 bool VirtualNetwork::through_receiving_port(TimePoint when, InFlight& packet) {
   Port& in = ports_[packet.to];
   const Bytes queued = in.ingress_free > when ? link_.rate.bytes_in(in.ingress_free - when) : 0;
@@ -240,7 +246,8 @@ void VirtualNetwork::trim(TimePoint now, InFlight& packet) {
   note(now, NetworkEvent::trimmed, packet);
 }
 
-// Packets lie in slots, so that the heap moves small entries; slots and buffers are used again.
+// Packets lie in slots, so that the heap moves small entries. Slots and buffers are used again,
+// because long runs would spend their time on allocation otherwise.
 void VirtualNetwork::schedule(TimePoint when, InFlight&& packet) {
   std::uint32_t slot = 0;
   if (free_slots_.empty()) {
@@ -294,6 +301,7 @@ TimePoint VirtualNetwork::take_next(InFlight& packet) {
   return next.when;
 }
 
+// A packet whose buffer was another packet's before, if one is spare.
 VirtualNetwork::InFlight VirtualNetwork::fresh() {
   InFlight packet;
   if (!spare_.empty()) {

@@ -53,7 +53,8 @@ enum class Action : std::uint8_t {
   mark
 };
 
-// A scripted fault: skips the first `skip` packets that match, then acts on the next `count`.
+// A scripted fault: skips the first `skip` packets that match, then acts on the next `count`. What
+// is not set (`from`, `to`: host numbers; `path`) matches any. `delay` counts for Action::delay.
 struct Rule {
   Packet kind = Packet::any;
   Action action = Action::lose;
@@ -78,6 +79,7 @@ struct NetworkCounts {
   std::uint64_t reordered = 0;
 };
 
+// What an observer hears of. `injected` is traffic that a test has made up.
 enum class NetworkEvent : std::uint8_t {
   sent,
   lost,
@@ -171,7 +173,8 @@ class VirtualNetwork {
     bool corrupt_payload = false;
     Duration delay{};
   };
-  // When the port of a host has sent, and received, all that was queued so far.
+  // Of one host: when its port will have sent, and received, all that is queued so far, and how
+  // many of its next packets a burst still loses.
   struct Port {
     TimePoint egress_free{};
     TimePoint ingress_free{};
@@ -183,7 +186,7 @@ class VirtualNetwork {
   void judge_by_chance(const InFlight& packet, Verdict& verdict);
   [[nodiscard]] TimePoint through_sending_port(TimePoint now, InFlight& packet);
   [[nodiscard]] bool through_receiving_port(TimePoint when, InFlight& packet);
-  // The earliest of all, which must exist. Returns when it was due.
+  // Takes the earliest scheduled packet, which must exist. Returns when it was due.
   [[nodiscard]] TimePoint take_next(InFlight& packet);
   void schedule(TimePoint when, InFlight&& packet);
   void damage(InFlight& packet, std::size_t first, std::size_t size);
@@ -201,11 +204,15 @@ class VirtualNetwork {
   std::vector<Rule> rules_;
   std::set<std::pair<std::uint32_t, std::uint16_t>> dead_paths_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> cut_;
+  // By sender and receiver, and path: when the last packet of that path arrives, which the next
+  // must not overtake.
   std::map<std::pair<std::uint64_t, std::uint16_t>, TimePoint> last_arrival_;
   std::vector<Scheduled> queue_;  // a heap, earliest first
   std::vector<InFlight> slots_;
   std::vector<std::uint32_t> free_slots_;
+  // Buffers of packets that are gone.
   std::vector<std::vector<std::byte>> spare_;
+  // Packets scheduled so far, see Scheduled::order.
   std::uint64_t order_ = 0;
 };
 

@@ -35,6 +35,7 @@ const char* name_of(Packet kind) {
   }
 }
 
+// Everything that has a DataHeader: requests, responses to reads, probes.
 void describe_data(std::ostream& out, std::span<const std::byte> packet) {
   wire::DataHeader h;
   if (!wire::load(packet, h)) {
@@ -60,6 +61,7 @@ void describe_ack(std::ostream& out, std::span<const std::byte> packet) {
   for (int i = 0; i < h.sack_words && at + 8 <= packet.size(); ++i, at += 8) {
     boost::endian::big_uint64_buf_t word;
     std::memcpy(&word, packet.data() + at, sizeof word);
+    // Only the first words of the map: a line has to stay readable.
     if (i < 3) {
       out << ' ' << std::hex << word.value() << std::dec;
     }

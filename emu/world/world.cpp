@@ -75,6 +75,8 @@ void VirtualWorld::deliver(std::uint32_t index, const VirtualNetwork::InFlight& 
   host.engine->on_packet(now_, rx);
 }
 
+// Engines see what others have sent only when it arrives, so their order matters only for ties in
+// the network.
 void VirtualWorld::pump() {
   srd::TxPacket packet;
   for (std::uint32_t i = 0; i < hosts_.size(); ++i) {
@@ -102,8 +104,8 @@ TimePoint VirtualWorld::next_event() const {
   return next;
 }
 
-// Packets first, then deadlines: an acknowledgement that arrives at the moment of a time-out
-// prevents it.
+// Engines send first, since next_event() has to see what they have. Then packets come before
+// deadlines: an acknowledgement that arrives at the moment of a time-out prevents it.
 bool VirtualWorld::step(TimePoint limit) {
   pump();
   const TimePoint next = next_event();

@@ -15,8 +15,9 @@ namespace weft::world {
 // The address of host `index`: an IPv4 address mapped into IPv6.
 [[nodiscard]] srd::Address address_of_host(std::uint32_t index);
 
-// Host by host, in the order of their numbers, and event by event: no thread, no real time. After
-// broken() has a text, step() does nothing.
+// Engines, a network and a clock, driven in one thread: event by event, and at each event host by
+// host in the order of their numbers. No real time and no other source of chance than the seed, so
+// a run can be repeated. Once broken() has a text, step() does nothing more.
 class VirtualWorld {
  public:
   explicit VirtualWorld(std::uint64_t seed) : network_(seed) {}
@@ -58,6 +59,8 @@ class VirtualWorld {
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
 
  private:
+  // `engine` is null while the host is crashed. `waiting`: packets that arrived while it is paused,
+  // in their order.
   struct Host {
     std::unique_ptr<srd::Engine> engine;
     bool paused = false;

@@ -25,12 +25,15 @@ namespace weft::collectives {
 inline constexpr std::uint32_t kMaxRanks = 64;
 inline constexpr std::uint32_t kMaxChannels = 32;
 
+// How the receiving rank tells its listener's handle to the sending one: the handle is complete
+// once `ready` is set.
 struct Mail {
   std::atomic<bool> ready{false};
   Handle handle{};
 };
 
-// Lies in memory that is zero at first, with a Mail for each connection behind it.
+// The shared memory of a run: this object and, behind it, a Mail for each connection. Made by
+// create() before the ranks are forked, in memory that is all zero; never destroyed.
 class Board {
  public:
   [[nodiscard]] static std::size_t bytes(std::uint32_t ranks, std::uint32_t channels) {
@@ -64,12 +67,15 @@ class Board {
   [[nodiscard]] bool aborted() const { return aborted_.load(std::memory_order_acquire); }
   [[nodiscard]] std::string reason() const { return reason_.data(); }
 
-  // Its process is no more. Ranks that have something under way with it learn that from the plugin.
+  // The process of the rank is gone, as the run asked for. Ranks that have requests in flight with
+  // it must learn that from the plugin; only barriers look at this.
   void is_gone(std::uint32_t rank) { gone_.store(rank + 1, std::memory_order_release); }
 
   [[nodiscard]] std::uint32_t ranks() const { return ranks_; }
   [[nodiscard]] RankActivity& where(std::uint32_t rank) { return where_.at(rank); }
 
+  // Returns when all ranks have come. Throws if one of them cannot come any more. Nobody makes
+  // progress on a plugin here: settle first.
   void barrier(std::uint32_t rank) {
     constexpr int kLooks = 4096;  // before it is worth telling
     // Taken before arriving: the last one to arrive may begin the next generation at once.
@@ -97,8 +103,8 @@ class Board {
     }
     where(rank).say("");
   }
-  // Of what all ranks say. The second barrier keeps a rank that is ahead from writing its next
-  // value before all have read this one.
+  // The sum of the values that all ranks give. All have to call it, as a barrier. The second
+  // barrier keeps a rank that is ahead from writing its next value before all have read this one.
   [[nodiscard]] double sum(std::uint32_t rank, double value) {
     values_.at(rank) = value;
     barrier(rank);

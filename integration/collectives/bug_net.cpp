@@ -24,7 +24,8 @@ constexpr const char* kBugs[] = {"matching", "size", "order", "early",
 constexpr std::uint64_t kEvery = 7;  // it strikes so often, and so in any phase of eight steps
 constexpr int kPatience = 20;        // tests until what was held back goes on all the same
 
-// A call that was held back, or is under way.
+// A send or receive of the caller, which has a pointer to this as its request: held back (`inner`
+// null) or in flight.
 struct Call {
   bool sends = false;
   void* connection = nullptr;
@@ -41,7 +42,9 @@ struct Call {
   int size = 0;
 };
 
-// Those parts of a line that a reader may wait for, before the rest of it.
+// Copies those parts of a line that a reader waits for, and not the rest: the upper half of each
+// word of 8 bytes, where ll has its flag, and the whole last word of each 128 bytes, the flag of
+// ll128. Data that is there only half is what a plugin that tears lines shows.
 void copy_flags(std::byte* to, const std::byte* from, std::size_t size) {
   constexpr std::size_t kWord = 8;
   constexpr std::size_t kLine = 128;
@@ -52,6 +55,7 @@ void copy_flags(std::byte* to, const std::byte* from, std::size_t size) {
   }
 }
 
+// One bug, in front of the plugin. Each rank has its own.
 class BugNet final : public ForwardingNet {
  public:
   BugNet(std::unique_ptr<Net> net, std::string bug)
@@ -206,6 +210,7 @@ class BugNet final : public ForwardingNet {
   }
 
   std::string bug_;
+  // Calls that the bug could strike.
   std::uint64_t count_ = 0;
   std::vector<std::unique_ptr<Call>> calls_;
 };

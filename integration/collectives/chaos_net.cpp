@@ -24,6 +24,8 @@ struct Pending {
   std::array<int, kMaxBuffers> sizes{};
 };
 
+// One in three calls is answered "not now". A request that the plugin has ended is kept until the
+// caller asks for it.
 class ChaosNet final : public ForwardingNet {
  public:
   ChaosNet(std::unique_ptr<Net> net, std::uint64_t seed)

@@ -17,6 +17,7 @@ struct Contestant {
   std::string key;   // in JSON
 };
 
+// Collects the times of all rounds and prints their medians. `options` has to outlive it.
 class Comparison {
  public:
   Comparison(const SessionOptions& options, std::vector<Contestant> contestants);

@@ -12,6 +12,7 @@
 namespace weft::collectives {
 namespace {
 
+// What memory holds that no message may be read from: found again by the check of the data.
 constexpr std::byte kPoison{0xA5};
 
 std::uint64_t round_up(std::uint64_t step, std::uint32_t grain) {
@@ -61,6 +62,7 @@ void SendChannel::begin(const Transfer& transfer, bool poison) {
   }
 }
 
+// A slice takes several steps; all of them have to be free.
 std::byte* SendChannel::slot() {
   return tail_ + transfer_.steps_of_slice > done_ + kSteps
              ? nullptr

@@ -87,10 +87,11 @@ class SendChannel {
   void begin(const Transfer& transfer, bool poison);
   // nullptr: all slots are in use.
   [[nodiscard]] std::byte* slot();
-  // Of the slot's use: no other use of it has the same.
+  // The flag for this use of the slot (ll, ll128): no other use of the slot has the same, as it
+  // counts steps.
   [[nodiscard]] std::uint32_t flag() const { return static_cast<std::uint32_t>(tail_ + 1); }
   void push(std::size_t bytes);
-  // Whether anything moved.
+  // Makes the proxy go on by one post and one test. Returns whether anything moved.
   bool progress();
   [[nodiscard]] bool idle() const { return done_ == tail_; }
   // Messages that have been posted, and have not ended.
@@ -133,7 +134,8 @@ class ReceiveChannel {
   [[nodiscard]] std::byte* place() { return buffer_.data() + head_ % kSteps * step_bytes_; }
   [[nodiscard]] std::uint32_t flag() const { return static_cast<std::uint32_t>(head_ + 1); }
   [[nodiscard]] std::size_t arrived_bytes() const { return sizes_[head_ % kSteps]; }
-  // `poisoned` bytes of it: what is read there after this is no message.
+  // Gives the slot back to the proxy and overwrites `poisoned` bytes of it: what is read there
+  // after this is no message.
   void pop(std::size_t poisoned);
   bool progress();
   [[nodiscard]] bool idle() const { return head_ == last_ && tail_ == last_; }

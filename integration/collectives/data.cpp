@@ -114,9 +114,10 @@ bool reduces(Operation operation) {
          operation == Operation::reduce_scatter;
 }
 
-// Any bits where they are only copied, and of integers, which wrap; factors are odd, so that no
-// product loses them. Floating-point results do not depend on the order if all sums are below the
-// last whole number that the type has, and factors are ones and twos.
+// The input element. Where elements are only moved they have any bits, and so have integers in
+// sums, which wrap; integer factors are odd, so that no product loses bits. Floating-point sums
+// must not depend on their order: all of them stay below the last whole number up to which the type
+// is exact, and factors are ones and twos.
 template <class T>
 T value(const Pattern& pattern, const Problem& problem, std::uint32_t rank, std::size_t index) {
   const std::uint64_t lot = mix64(index ^ std::uint64_t{rank} << 40 ^ pattern.round << 48);

@@ -37,16 +37,17 @@ void reduce(Type type, Reduction reduction, std::byte* target, const std::byte* 
 void finish(Type type, Reduction reduction, std::uint32_t ranks, std::byte* target,
             std::size_t count);
 
-// Element `index` of the input of a rank in round `round`: small whole numbers, so that sums are
-// exact in every type.
+// What the input of every rank consists of: element `index` of a rank in a round follows from these
+// three. Values are chosen so that the result has exact bits, in whatever order it is computed
+// (data.cpp, value()).
 struct Pattern {
   Type type = Type::float32;
   Reduction reduction = Reduction::sum;
   std::uint64_t round = 0;
 };
 void fill_input(const Pattern& pattern, const Problem& problem, std::span<std::byte> input);
-// How many elements of the output are not what the inputs of all ranks make them. Ranks whose
-// output is not looked at have none.
+// How many elements of the output are not what the inputs of all ranks make them, bit by bit. 0 at
+// ranks whose output the operation leaves alone: all but the root of a reduce or gather.
 [[nodiscard]] std::size_t count_wrong(const Pattern& pattern, const Problem& problem,
                                       std::span<const std::byte> output);
 

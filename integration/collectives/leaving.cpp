@@ -23,7 +23,7 @@ constexpr std::size_t kMeanwhile = 6;
 
 }  // namespace
 
-// Another rank gave up, and some are still open.
+// Ends that are still open: another rank gave up before all acts were done.
 Leaving::~Leaving() {
   for (const End& end : ends_) {
     if (end.held.connection != nullptr) {
@@ -53,7 +53,8 @@ void Leaving::add_receiver(std::uint32_t peer, std::uint32_t channel, LooseEnd e
                    .first = receiver_is_first(peer, rank_, channel)});
 }
 
-// Up to `count` of its slots. That the other end is gone is an error here, and no mistake.
+// Posts the slots up to `count`. An error of the plugin is expected here, as the other end may be
+// gone: it only ends the posting.
 void Leaving::post(End& end, std::size_t count) {
   constexpr int kTries = 64;  // the plugin may say "not now"
   const LooseEnd& held = end.held;
@@ -87,6 +88,8 @@ bool Leaving::look(End& end) {
   return true;
 }
 
+// Gives the memory back and closes the connection, with requests in flight. What the memory holds
+// then is kept, for check().
 void Leaving::leave(End& end) {
   std::byte* const begin = end.held.data();
   std::byte* const stop = begin + end.held.buffer.size();

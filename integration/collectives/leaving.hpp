@@ -12,9 +12,9 @@
 
 namespace weft::collectives {
 
-// Of some connections the receiver leaves first, of the others the sender, as the seed has it.
-// After deregMr nothing may change the memory of a receive, and nothing may be sent of that of a
-// send.
+// For some connections the receiver leaves first, for the others the sender, as the seed decides.
+// After deregMr nothing may change the memory of a receive, and nothing may be sent from the memory
+// of a send.
 class Leaving {
  public:
   // `seed`: the same in all ranks.

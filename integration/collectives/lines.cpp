@@ -13,6 +13,7 @@
 namespace weft::collectives {
 namespace {
 
+// How a protocol lays out a slot. simple: no lines, every byte is data.
 struct Layout {
   std::size_t line;  // bytes
   std::size_t data;  // of them, before the flag
@@ -30,7 +31,8 @@ constexpr Layout layout_of(Protocol protocol) {
   return {1, 1, 1};
 }
 
-// As one load, and not before those that stand above it: another thread writes there.
+// Loads a word at once; loads that follow in the program stay behind it (acquire). Another thread
+// or process writes there.
 std::uint64_t load(const std::byte* at) {
   return __atomic_load_n(reinterpret_cast<const std::uint64_t*>(at), __ATOMIC_ACQUIRE);
 }

@@ -12,7 +12,7 @@ namespace weft::collectives {
 enum class Protocol : std::uint8_t { simple, ll, ll128 };
 inline constexpr const char* kProtocolNames[] = {"simple", "ll", "ll128"};
 
-// Data that a slot of so many bytes takes, and the bytes that so much data takes.
+// Bytes of data that fit into a slot, and bytes that a slot needs for so much data.
 [[nodiscard]] std::size_t data_bytes(Protocol protocol, std::size_t slot_bytes);
 [[nodiscard]] std::size_t line_bytes(Protocol protocol, std::size_t data_bytes);
 // Chunks are multiples of this many bytes.

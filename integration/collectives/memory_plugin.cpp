@@ -47,6 +47,7 @@ constexpr std::size_t kShared = sizeof(Ring) + kRing;
 
 struct Connection;
 
+// A posted isend() or irecv(); a slot of Connection::requests.
 struct Request {
   Connection* connection = nullptr;
   std::byte* data = nullptr;
@@ -64,6 +65,7 @@ struct Connection {
   Ring* ring = nullptr;
   bool sends = false;
   std::array<Request, kMaxRequests> requests{};  // a ring: they end in the order of posting
+  // Requests from `first` to `next` have not ended; both only grow.
   std::size_t first = 0;
   std::size_t next = 0;
   bool begun = false;      // the oldest: its size has passed,
@@ -145,6 +147,8 @@ struct Place {
   std::int32_t fd = -1;
 };
 
+// What listen() makes. The descriptor stays open until the listener is closed: the sender maps the
+// memory through it.
 struct Listener {
   Ring* ring = nullptr;
   int fd = -1;

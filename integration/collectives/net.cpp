@@ -162,6 +162,7 @@ class TableNet final : public Net {
 
  private:
   const Table& table_;
+  // Since version 11: what init() gave, and listen() and connect() take.
   [[maybe_unused]] void* context_ = nullptr;
   [[maybe_unused]] CommConfig config_{kUndefined};
 };

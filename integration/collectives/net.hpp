@@ -24,7 +24,7 @@ struct Properties {
   int pointers = 0;
 };
 
-// One buffer of a request. `memory` is what regMr gave for the region that it lies in.
+// One buffer of a request: `size` bytes at `data`, within the region for which regMr gave `memory`.
 struct Posted {
   void* data = nullptr;
   std::size_t size = 0;
@@ -34,7 +34,9 @@ struct Posted {
 
 using Handle = std::array<char, nccl::abi::kHandleBytes>;
 
-// The calls of a plugin, in the shape of its latest version. A decorator may stand in between.
+// The calls of a plugin, in the shape of its latest version. As in NCCL, connect(), accept(),
+// send() and receive() may succeed and give null: not now, call again. One thread uses a
+// connection. A decorator may stand in between.
 class Net {
  public:
   virtual ~Net() = default;

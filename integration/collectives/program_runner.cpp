@@ -49,8 +49,8 @@ void ProgramRunner::check_size(std::size_t end, std::size_t bytes) const {
   }
 }
 
-// Also counts lines as far as they have come: `taken_` remembers them, so that no line is looked at
-// twice.
+// Whether everything has come that the step receives. With lines it takes the data out as far as
+// they have come: `taken_` remembers that, so that no line is looked at twice.
 bool ProgramRunner::has_come(const Step& step, std::size_t bytes) {
   bool all = true;
   for (std::size_t i = 0; i < ends_.from.size(); ++i) {
@@ -103,6 +103,8 @@ void ProgramRunner::hand_over(const Step& step, std::size_t bytes, const std::by
   }
 }
 
+// Does one slice of one step, if its messages have come and there is room to send: copies or
+// reduces it to where it belongs, and hands it on.
 bool ProgramRunner::step_once(std::span<std::byte> input, std::span<std::byte> output) {
   const std::size_t element = size_of(setup_.type);
   const bool simple = program_.protocol == Protocol::simple;

@@ -29,6 +29,7 @@ struct Ends {
   std::vector<SendChannel*> to;
 };
 
+// One program at work: a position in its steps. `program` and the channels have to outlive it.
 class ProgramRunner {
  public:
   ProgramRunner(const RunnerSetup& setup, const Program& program, Ends ends);
@@ -50,6 +51,7 @@ class ProgramRunner {
   RunnerSetup setup_;
   const Program& program_;
   Ends ends_;
+  // The slice that comes next.
   std::size_t step_ = 0;
   std::uint32_t slice_ = 0;
   // Lines: the data of each end, how many of them have come, and what goes out.

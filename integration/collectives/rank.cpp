@@ -115,7 +115,8 @@ struct Rank::Making {
   void* connection = nullptr;
 };
 
-// What the programs need and is not there yet. A receiving rank listens from now on.
+// Finds the connections that the programs need and that are not there yet. For each that receives,
+// this rank listens from now on and puts the handle into the mail.
 void Rank::plan(const std::vector<Program>& programs, std::vector<Making>& sends,
                 std::vector<Making>& receives) {
   const auto known = [](const std::vector<Making>& all, const Key& key) {

@@ -61,6 +61,7 @@ class Rank {
   void plan(const std::vector<Program>& programs, std::vector<Making>& sends,
             std::vector<Making>& receives);
   [[nodiscard]] ProgramRunner begin(const Program& program, bool audit);
+  // Lets the proxies of all connections go on. Returns whether anything moved.
   bool progress();
   // `what` the rank is doing, for reports of a hang.
   template <class Reached>

@@ -50,7 +50,8 @@ class RankActivity {
   void moved() {
     moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  // It is busy with itself, and there is no telling how long that takes.
+  // The rank computes and cannot tell of progress: the watch must not take it for hanging until
+  // `computes(false)`.
   void computes(bool now) {
     computes_.store(now, std::memory_order_relaxed);
     moved();

@@ -41,7 +41,8 @@ void nap(Duration duration) {
   ::nanosleep(&time, nullptr);
 }
 
-// On standard error, as a debugger would not be there in time.
+// Prints the stack of the thread on standard error, within a signal handler: symbols go straight to
+// the descriptor, without memory from the heap.
 void show_stack(int) {
   std::array<void*, 48> frames{};
   ::backtrace_symbols_fd(frames.data(), ::backtrace(frames.data(), frames.size()), STDERR_FILENO);
@@ -116,7 +117,7 @@ void RankProcesses::end_all() {
   running_.clear();
 }
 
-// Whether those that have ended did so well.
+// Takes note of processes that have ended. Returns whether those did so well.
 bool RankProcesses::reap(const Watch& watch) {
   bool good = true;
   std::erase_if(running_, [&](const Process& one) {

@@ -14,6 +14,7 @@
 
 namespace weft::collectives {
 
+// All ranks of a run, as processes of this one. They end with this object, and with this process.
 class RankProcesses {
  public:
   struct Bodies {

@@ -46,6 +46,8 @@ class Memory {
   std::vector<std::byte> all_;
 };
 
+// One rank's way through the measurements. All ranks go through it in step: each measurement has
+// the same barriers in all of them.
 class Session {
  public:
   Session(const SessionOptions& options, std::uint32_t rank, Board& board, Net& net)
@@ -133,6 +135,7 @@ class Session {
   }
 
  private:
+  // One iteration, counted for --kill and --stop.
   void once(const Problem& what, std::span<std::byte> input, std::span<std::byte> output,
             bool audit) {
     // The fault that was asked for: to die, or to stop the whole process for a while.

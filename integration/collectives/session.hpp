@@ -13,6 +13,8 @@
 
 namespace weft::collectives {
 
+// The result of one size and placement: average time of an iteration, and wrong elements over all
+// ranks.
 struct Measured {
   double microseconds = 0;
   std::uint64_t wrong = 0;
@@ -61,8 +63,8 @@ struct SessionOptions {
 
 [[nodiscard]] std::vector<std::size_t> sizes_of(const SessionOptions& options);
 
-// One rank, in a thread or a process of its own. Returns whether all went well; throws otherwise.
-// Rank 0 prints.
+// Runs one rank, in a thread or a process of its own. Returns whether all results were right;
+// throws if the rank cannot go on. Rank 0 prints.
 [[nodiscard]] bool run_session(const SessionOptions& options, std::uint32_t rank, Board& board);
 
 }  // namespace weft::collectives

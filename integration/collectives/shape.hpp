@@ -97,7 +97,8 @@ struct Step {
   [[nodiscard]] bool sends_to(std::size_t end) const { return sends && (to_ends >> end & 1) != 0; }
 };
 
-// One after the other, over a connection from each of some peers and to each of others.
+// The steps of a rank, one after the other, over a connection from each of some peers and to each
+// of others. Ends are numbered by their place in `from` and `to`.
 struct Program {
   std::uint32_t channel = 0;
   std::vector<std::uint32_t> from;
@@ -128,11 +129,13 @@ struct Slice {
 [[nodiscard]] Slice slice_of(std::size_t chunk, std::uint32_t slices, std::uint32_t index,
                              std::size_t slot_elements);
 
-// Of the elements of the operation those that a channel cares for.
+// The parts of the elements that the channels care for. A small operation has fewer parts than
+// channels. `factor`: how often an element crosses a link.
 [[nodiscard]] std::vector<Slice> split_to_channels(std::size_t elements, std::size_t element,
                                                    std::uint32_t channels, std::size_t factor);
 
-// Bus bandwidth in units of algorithm bandwidth.
+// Bus bandwidth as a multiple of algorithm bandwidth, as nccl-tests defines it: how often each byte
+// crosses a link.
 [[nodiscard]] double bus_factor(Operation operation, std::uint32_t ranks);
 
 }  // namespace weft::collectives

@@ -59,6 +59,7 @@ class Pairs {
   }
 
   const Problem& problem_;
+  // Of the programs that are made next.
   std::uint32_t phase_ = 0;
   std::vector<Program> programs_;
 };

@@ -15,7 +15,7 @@ namespace weft::collectives {
   return divide_up(a, b) * b;
 }
 
-// A part of a whole that may end before it.
+// A step for the elements from `offset` on: a whole chunk, or what is left before `end`.
 [[nodiscard]] inline Step step(std::size_t offset, std::size_t chunk, std::size_t end) {
   Step made;
   made.count = offset < end ? std::min(chunk, end - offset) : 0;

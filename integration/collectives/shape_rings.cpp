@@ -96,7 +96,8 @@ void reduce_scatter(const Ring& ring, const Slice& part, std::size_t chunk, std:
   }
 }
 
-// From the root, or to it, along the ring.
+// Broadcast and reduce: one way along the ring, from the root to the rank before it, or from the
+// rank after it to the root.
 void chain(const Ring& ring, const Slice& part, std::size_t chunk, Program& program) {
   const bool reduces = ring.problem.operation == Operation::reduce;
   const bool is_root = ring.rank == ring.problem.root;

@@ -14,7 +14,9 @@ struct Node {
   std::vector<std::uint32_t> down;
 };
 
-// The lowest bit of a rank tells how far down it is: odd ones are leaves, the root is 0.
+// The binary tree of NCCL. The lowest bit that is set in a rank tells how far up it stands: odd
+// ranks are leaves, 0 is the root, which has one child. Where the number of ranks is no power of
+// two, a place that does not exist is replaced by the next one below it.
 Node binary_tree(std::uint32_t rank, std::uint32_t ranks) {
   std::uint32_t bit = 1;
   while (bit < ranks && (rank & bit) == 0) {
@@ -44,8 +46,9 @@ Node binary_tree(std::uint32_t rank, std::uint32_t ranks) {
   return node;
 }
 
-// A rank that has much to do in one of both trees has little in the other one: it is mirrored if
-// the ranks are even in number, else shifted by one.
+// The place of a rank in the first or the second tree. A rank that has much to do in one of them
+// has little in the other: the second is the first one mirrored, if the ranks are even in number,
+// else shifted by one rank.
 Node node_of(std::uint32_t rank, std::uint32_t ranks, bool second) {
   if (!second) {
     return binary_tree(rank, ranks);
@@ -139,8 +142,9 @@ std::uint32_t children_of(std::uint32_t away, std::uint32_t ranks) {
   return ends;
 }
 
-// Of all_gather from the owner on, of reduce_scatter towards it: in the order of the distance from
-// the owner, so that both ends of a connection have the same order.
+// One step of PAT for the part whose owner is `away` places before this rank: from the owner on for
+// all_gather, towards it for reduce_scatter. All ranks take the parts in the order of the distance
+// from their owner, so both ends of a connection have the same order of messages.
 Step pat_step(const Problem& problem, std::uint32_t away, std::size_t base, std::size_t chunk,
               std::size_t per_rank) {
   const std::uint32_t owner = (problem.rank + problem.ranks - away) % problem.ranks;

@@ -22,8 +22,9 @@
 namespace weft::collectives {
 namespace {
 
-// A signal to go on takes back one to stop that has had no effect yet. Only calls that are safe
-// after fork() in a process with threads.
+// Whether the process has really stopped. SIGCONT takes back a SIGSTOP that has had no effect yet,
+// so it must not be sent before. True also if that cannot be read, so that nobody waits for ever.
+// Only calls that are safe after fork() in a process with threads.
 bool is_stopped(const char* status_file) {
   std::array<char, 512> text{};
   const int fd = ::open(status_file, O_RDONLY | O_CLOEXEC);

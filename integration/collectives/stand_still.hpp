@@ -3,7 +3,7 @@
 
 namespace weft::collectives {
 
-// With all its threads. Returns when it goes on.
+// Stops this process with all its threads; returns when it has gone on.
 void stand_still(double seconds);
 
 }  // namespace weft::collectives

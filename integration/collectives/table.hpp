@@ -8,6 +8,8 @@
 
 namespace weft::collectives {
 
+// Printed by rank 0 alone: head(), a row() for each size, tail(). Keeps the sums for the last
+// lines.
 class Table {
  public:
   Table(const SessionOptions& options, std::string plugin, int version)

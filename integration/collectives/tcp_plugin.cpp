@@ -33,6 +33,7 @@ constexpr std::uint32_t kGreeting = 0x57544350;
 
 struct Connection;
 
+// A posted isend() or irecv(); a slot of Connection::requests.
 struct Request {
   Connection* connection = nullptr;
   std::byte* data = nullptr;
@@ -161,6 +162,7 @@ Guest::State Guest::look() {
   return count > 0 && greeting == kGreeting ? State::welcome : State::unwelcome;
 }
 
+// What listen() makes. The guests are bounded: a port may be found by anybody.
 struct Listener {
   static constexpr std::size_t kMaxGuests = 128;
 

@@ -45,6 +45,7 @@ void append(const std::string& file, std::string_view text, int flags) {
   }
 }
 
+// A request, from its call until test() has told that it is done. `row` is the connection.
 struct Bar {
   std::uint32_t row = 0;
   bool sends = false;

@@ -1,7 +1,5 @@
-// Owns the devices of one resource.
-//
-// Whatever the kubelet asks for is checked here: it is another program, with a memory of its own of
-// which device is whose.
+// Everything that the kubelet asks for is checked here: it is another program, with a record of its
+// own of which device is whose, and the two may differ after a restart.
 #include "integration/kubernetes/inventory.hpp"
 
 #include <algorithm>
@@ -84,7 +82,7 @@ std::vector<std::string> Inventory::prefer(const std::vector<std::string>& avail
     }
   };
   std::ranges::for_each(must_include, choose);
-  // Those that are not healthy too, at the end: it is the kubelet that decides.
+  // Unhealthy ones come last, but they come: the choice is the kubelet's.
   for (const bool healthy : {true, false}) {
     for (const Entry& entry : entries_) {
       if (is_healthy(entry) == healthy &&

@@ -19,8 +19,9 @@ struct NodeResource {
   std::size_t shares = 0;  // 0: each NIC is a device; else so many devices share all the NICs
 };
 
-// A device is a NIC of its own, or a share of all of them. Ids never change their meaning, as the
-// kubelet remembers which pod has which.
+// The devices of one resource: each is a NIC of its own, or a share of all of them. Ids never
+// change their meaning, because the kubelet remembers which pod has which. Not safe for threads:
+// Plugin::Service locks.
 class Inventory {
  public:
   // `nics`: those that the resource names, or all of the host.
@@ -55,6 +56,7 @@ class Inventory {
   [[nodiscard]] const Entry* find(const std::string& id) const;
 
   std::vector<Entry> entries_;
+  // NICs without a link, or of which weftd told nothing.
   std::set<std::size_t> broken_;
 };
 

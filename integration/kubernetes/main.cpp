@@ -34,8 +34,8 @@ void say(const std::string& text) {
   (void)std::fputs(("weft-device-plugin: " + text + "\n").c_str(), stderr);
 }
 
-// The NICs of a host of the network, and whether each has a link. None: weftd does not answer.
-// `host` empty: the first one of the network, which is noted there.
+// The NICs of a host of the network, and whether each has a link. Empty if weftd does not answer or
+// has no such host. If `host` is empty, it becomes the first host of the network.
 std::map<std::size_t, bool> ask_health(const PluginConfig& config, std::string& host) {
   std::map<std::size_t, bool> nics;
   const auto directory = launch::named_directory(config.network, false);
@@ -54,6 +54,8 @@ std::map<std::size_t, bool> ask_health(const PluginConfig& config, std::string& 
   return nics;
 }
 
+// What a container needs to use these NICs. Made anew for each allocation: weftd may have been
+// started again since the last one.
 Result<ContainerEdits> edits_for(const PluginConfig& config, const std::string& host,
                                  const devices::Profile& kind,
                                  const std::vector<std::size_t>& nics) {
@@ -72,6 +74,7 @@ Result<ContainerEdits> edits_for(const PluginConfig& config, const std::string& 
   return ContainerEdits{device->environment, folder.string(), launch::kMountPoint};
 }
 
+// The numbers in the configuration are checked against the NICs that the host has now.
 Result<std::unique_ptr<Plugin>> make_plugin(const PluginConfig& config, const std::string& host,
                                             const NodeResource& resource,
                                             const std::map<std::size_t, bool>& nics) {
@@ -103,7 +106,8 @@ Result<std::unique_ptr<Plugin>> make_plugin(const PluginConfig& config, const st
       });
 }
 
-// Until a signal. A kubelet or a weftd that comes later, or again, is found.
+// The loop of the program, until a signal. Plugins are made once, when weftd answers for the first
+// time; a kubelet or a weftd that comes later, or again, is found in the next turn.
 int serve(const PluginConfig& config) {
   const launch::Interruptible interruptible;
   std::string host = config.host;

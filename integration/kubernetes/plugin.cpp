@@ -30,7 +30,8 @@ constexpr std::chrono::seconds kPatience{5};          // with the kubelet's answ
 constexpr std::chrono::milliseconds kWatchTurn{200};  // to see that the kubelet has left
 constexpr int kMaxMessage = 1 << 20;
 
-// Zeros if there is none. A number is soon given to another file, with another time.
+// The identity of the file at `path`; zeros if there is none. The time belongs to it because file
+// systems soon give the number of a removed file to another one.
 FileIdentity identity_of(const std::string& path) {
   struct stat info {};
   return ::stat(path.c_str(), &info) == 0
@@ -74,6 +75,8 @@ grpc::Status refuse(const Error& error) {
 
 }  // namespace
 
+// The calls of the kubelet, on gRPC's threads. The mutex guards all members; it is not held while a
+// stream writes, as a kubelet that does not read would block the other calls.
 class Plugin::Service final : public v1beta1::DevicePlugin::Service {
  public:
   Service(Inventory inventory, EditsFor edits_for)
@@ -86,7 +89,8 @@ class Plugin::Service final : public v1beta1::DevicePlugin::Service {
       changed_.notify_all();
     }
   }
-  // Ends the calls that watch, for a server that is to end.
+  // Ends the running ListAndWatch calls: a server waits at its shutdown for all calls, and these
+  // never end by themselves.
   void end_watches() {
     const std::lock_guard lock(mutex_);
     ending_ = true;
@@ -176,6 +180,7 @@ class Plugin::Service final : public v1beta1::DevicePlugin::Service {
   std::condition_variable changed_;
   Inventory inventory_;
   EditsFor edits_for_;
+  // Counts changes of health; a watch that has told an older version has something to tell.
   std::uint64_t version_ = 1;
   bool ending_ = false;
 };

@@ -25,7 +25,7 @@ struct ContainerEdits {
   std::string container_path;
 };
 
-// Which file a path leads to.
+// Which file a path leads to: two are equal only if the file was not replaced in between.
 struct FileIdentity {
   dev_t device = 0;
   ino_t number = 0;
@@ -37,7 +37,9 @@ struct FileIdentity {
 
 using EditsFor = std::function<Result<ContainerEdits>(const std::vector<std::size_t>& nics)>;
 
-// All functions may be called from one thread, while gRPC's own threads serve the kubelet.
+// The functions are called from one thread, while gRPC's own threads serve the kubelet. The plugin
+// stays registered until it is destroyed or the kubelet restarts; is_lost() tells of that, and
+// serve_and_register() repairs it.
 class Plugin {
  public:
   // `folder`: of kubelet.sock. `edits_for` is called by gRPC's threads, one at a time.

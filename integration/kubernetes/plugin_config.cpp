@@ -18,15 +18,16 @@ constexpr std::size_t kMaxNics = 16;
 constexpr std::string_view kSmall = "abcdefghijklmnopqrstuvwxyz0123456789";
 constexpr std::string_view kLarge = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-// Of these letters, and between them of those others.
+// Whether the text is not empty, begins and ends with one of `letters`, and has only those and
+// `inside` in between.
 bool consists_of(std::string_view text, const std::string& letters, const std::string& inside) {
   return !text.empty() && text.find_first_not_of(letters + inside) == std::string_view::npos &&
          letters.find(text.front()) != std::string::npos &&
          letters.find(text.back()) != std::string::npos;
 }
 
-// DOMAIN/NAME, as the kubelet wants it of devices. Domains have no underscores, so that no two
-// names make one socket.
+// Whether it is DOMAIN/NAME, as the kubelet wants it of devices. Domains have no underscores, so
+// replacing the slash by one (socket_of()) never makes the same socket of two names.
 bool is_resource_name(std::string_view name) {
   // Of names in DNS, and of labels, by Kubernetes' rules.
   constexpr std::size_t kMaxDomain = 253;
@@ -86,7 +87,7 @@ Result<PluginConfig> read_plugin_config(const std::string& file_name, const std:
   });
   map.finish();
   for (const NodeResource& resource : config.resources) {
-    // Before it has its own name it has another one.
+    // The draft name, under which the socket is made, has to fit as well.
     if (const std::string path = socket_of(config.folder, resource.name);
         std::max(path.size(), config.folder.size() + std::strlen(kDraftName) + 1) >=
         sizeof sockaddr_un{}.sun_path) {

@@ -16,7 +16,7 @@ struct PluginConfig {
   std::vector<NodeResource> resources;
 };
 
-// The socket's name before it has that one; mkstemp() fills it in.
+// The name under which a socket is made, before it is renamed to its own; mkstemp() fills it in.
 inline constexpr const char* kDraftName = "weft-XXXXXX";
 
 // Where the kubelet finds that resource's plugin.

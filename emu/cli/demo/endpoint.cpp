@@ -23,13 +23,15 @@ namespace {
 
 using Host = srd::Host<srd::Engine>;
 
+// Both ends have to agree on the queue key; any value does.
 constexpr std::uint32_t kQkey = 0xDE30;
 constexpr std::uint32_t kDomain = 1;
 constexpr std::size_t kTicket = sizeof(std::uint64_t);  // of a send back: the block's number
 constexpr Duration kIdleSleep = std::chrono::milliseconds{1};
 constexpr std::size_t kWords = kDemoBlock / sizeof(std::uint64_t);
 
-// Every word of every block is another one, so that a byte in the wrong place shows.
+// The word at that place of that block. All words of a run differ, so a byte in the wrong place
+// shows.
 std::uint64_t word_of(std::uint64_t seed, std::uint64_t block, std::size_t word) {
   return (seed ^ block * 0x9E3779B97F4A7C15ULL) + word * 0xD1B54A32D192ED03ULL;
 }
@@ -41,6 +43,7 @@ void fill(std::byte* to, std::uint64_t seed, std::uint64_t block) {
   }
 }
 
+// Looks at the whole block, right or wrong: a loop without an exit is the fastest.
 bool is_right(const std::byte* from, std::uint64_t seed, std::uint64_t block) {
   std::uint64_t difference = 0;
   for (std::size_t i = 0; i < kWords; ++i) {
@@ -70,7 +73,8 @@ class Listener final : public srd::Observer {
     } else if (event.kind != Kind::path_abandoned && event.kind != Kind::path_recovered) {
       return;
     }
-    // Only this thread adds events. Who reads the count (acquire) finds the events below it whole.
+    // Only the sender's thread adds events. The showing process reads the count (acquire) and then
+    // finds all events below it complete.
     const std::uint32_t index = board_.events.load(std::memory_order_relaxed);
     if (index < DemoBoard::kEvents) {
       board_.event[index] = {event.kind, nanoseconds(event.when), event.path.value()};
@@ -82,6 +86,7 @@ class Listener final : public srd::Observer {
   DemoBoard& board_;
 };
 
+// A process attached to the network, with its engine.
 struct Endpoint {
   std::unique_ptr<Host> host;
   srd::Address address;
@@ -104,6 +109,8 @@ Endpoint join(const DemoPlan& plan, const char* name) {
   return endpoint;
 }
 
+// Call it after each poll; `work` is what the poll returned. Spins for a while, then sleeps until
+// something arrives or kIdleSleep is over, since flags of the board wake nobody.
 void pause(Host& host, srd::Idler& idler, std::size_t work) {
   if (work != 0) {
     idler.worked();
@@ -112,8 +119,9 @@ void pause(Host& host, srd::Idler& idler, std::size_t work) {
   }
 }
 
-// Checks each block when its write has come in with its number as immediate, and sends that number
-// back as a ticket: only then may the sender write over the block.
+// Checks each block when its write has arrived with the block's number as immediate data, and sends
+// that number back as a ticket. Only then may the sender write over the block: before, the receiver
+// may still be reading it.
 class Receiver {
  public:
   Receiver(DemoBoard& board, const DemoPlan& plan) : board_(board), plan_(plan) {
@@ -142,6 +150,7 @@ class Receiver {
 
   void run() {
     srd::Idler idler;
+    // `sent` is set when every slot is free again, so no block can come after it.
     while (!(board_.sent && open_ == 0) && !board_.failed) {
       std::array<srd::Completion, 64> completions;
       const std::size_t work = self_.host->poll([&](srd::Engine& engine, TimePoint) {
@@ -173,6 +182,7 @@ class Receiver {
     } else {
       ++board_.wrong_blocks;
     }
+    // A wrong block gets its ticket, too: the transfer goes on and the result tells.
     std::memcpy(tickets_.data() + slot * kTicket, &block, kTicket);
     srd::SendRequest ticket;
     ticket.peer = completion.peer;
@@ -194,11 +204,14 @@ class Receiver {
   std::uint64_t open_ = 0;  // tickets on their way
 };
 
-// Keeps kDemoSlots blocks under way. Block n always uses slot n % kDemoSlots, here and over there.
+// Keeps kDemoSlots blocks in flight. Block n always uses slot n % kDemoSlots, in the memory of both
+// sides.
 class Sender {
  public:
   Sender(DemoBoard& board, const DemoPlan& plan) : board_(board), plan_(plan), listener_(board) {
     memory_.resize(kDemoSlots * kDemoBlock);
+    // Twice as many receives as tickets can be on their way, so that none finds the queue empty
+    // while another is being posted again.
     tickets_.resize(2 * kDemoSlots * kTicket);
     self_ = join(plan, "h1");
     while (board_.meeting.load(std::memory_order_acquire) == 0 && !board_.failed) {
@@ -260,8 +273,9 @@ class Sender {
       --open_;
     }
   }
-  // A slot is free when its block was checked over there and its completion came here, in whichever
-  // order. The slot of a block that failed is never used again.
+  // A slot is free when its ticket has come and its write has completed, in whichever order: the
+  // two travel separately. The slot of a block that failed is never used again, because its ticket
+  // may still come.
   void release(std::size_t slot) {
     if (--holds_[slot] == 0) {
       --open_;

@@ -19,10 +19,10 @@ inline constexpr std::size_t kDemoPaths = 64;
 inline constexpr std::size_t kDemoBlock = std::size_t{1} << 16;  // bytes
 inline constexpr std::size_t kDemoSlots = 16;                    // blocks under way
 
-// What the processes share with the one that shows it all. It carries no payload. It lies in shared
-// memory, so it holds no pointers, and its atomics are lock-free ones. Each field has one writer,
-// named below, but for `failed`, which any side may set and none clears, and `stop`, which is the
-// showing process's.
+// What the two processes share with the one that shows it all. It carries no payload. It lies in
+// memory that is mapped before the fork, so it holds no pointers, and its atomics are lock-free.
+// Each field has one writer, named below, except `failed`, which any side may set and none clears;
+// `stop` is set by the showing process.
 struct DemoBoard {
   static constexpr std::size_t kEvents = 4096;
   struct Noted {
@@ -34,7 +34,7 @@ struct DemoBoard {
   Rendezvous receiver;
   std::atomic<std::uint32_t> meeting{0};  // 1: the receiver is there
   std::atomic<bool> stop{false};          // the sender finishes what it began
-  std::atomic<bool> sent{false};          // the sender has
+  std::atomic<bool> sent{false};          // the sender has finished: every slot is free
   std::atomic<bool> failed{false};
 
   // The receiver's.

@@ -35,7 +35,8 @@ DemoProgram find_demo_program() {
     program.missing = "weft was built without libibverbs-dev, which emulated devices need";
     return program;
   }
-  // Programs of two demos at the same time listen on the same machine.
+  // The port is of the real machine, which two demos at the same time share: each takes one by its
+  // process id.
   const std::string port = std::to_string(20000 + ::getpid() % 20000);
   if (has("ib_send_bw")) {
     program.words = {"ib_send_bw", "-c",   "SRD", "-d",   "{h1.dev}", "-x", "0",
@@ -92,6 +93,7 @@ DemoProgramEnd run_demo_program(const DemoProgram& program, const std::string& d
       if (!program.pair) {
         break;
       }
+      // The client must not call before the server listens.
       group.wait_until([&] { return group.is_serving(0); }, 5s);
       // fi_pingpong alone has such an option: -B is the port that a server listens on, -P the one
       // that a client calls.

@@ -15,6 +15,7 @@ struct DemoProgram {
   std::string missing;
 };
 
+// How the program ended.
 struct DemoProgramEnd {
   bool passed = true;  // also if there was nothing to run
   std::string note;    // empty: nothing ran

@@ -17,7 +17,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kBarWidth = 40;
 
-// `share` of kBarWidth characters, to an eighth of one; always as wide.
+// A bar that fills `share` (0..1) of kBarWidth characters, to an eighth of one; always kBarWidth
+// wide.
 std::string bar(double share) {
   static constexpr const char* kParts[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   const int eighths = static_cast<int>(std::lround(std::clamp(share, 0.0, 1.0) * kBarWidth * 8));

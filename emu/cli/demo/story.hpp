@@ -46,8 +46,8 @@ struct DemoResult {
   [[nodiscard]] nlohmann::ordered_json json() const;
 };
 
-// Every line and sample is kept for the report, also if nothing is shown. Used by one thread. `run`
-// has to outlive it.
+// Tells a run of the demo. Keeps every line and sample for the report, also if nothing is shown.
+// Used by one thread. `run` has to outlive it.
 class DemoStory {
  public:
   // Draws over itself on a terminal, prints lines elsewhere, and nothing if `quiet`.

@@ -55,6 +55,7 @@ Finding who_and_where() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     if (line.starts_with("CapEff:")) {
+      // The number follows the tab, in hexadecimal.
       const auto mask = std::stoull(line.substr(8), nullptr, 16);
       capabilities = mask == 0 ? "no capability" : fmt::format("capabilities {:#x}", mask);
     }
@@ -68,7 +69,8 @@ Finding who_and_where() {
           ""};
 }
 
-// Tries out exactly what attaching does.
+// Tries out what attaching does: rings live in memory that cannot be shrunk under its reader
+// (sealed), an eventfd is the doorbell, and both travel over a seqpacket socket.
 Finding shared_memory() {
   const srd::UniqueFd memory(static_cast<int>(
       ::syscall(SYS_memfd_create, "weft-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
@@ -96,7 +98,8 @@ Finding process_handles() {
           self ? "" : "nothing: the end of the socket tells, too"};
 }
 
-// For each open device file and ring a process needs some descriptors; nothing is pinned.
+// A process needs some descriptors for each open device file and each ring; nothing is pinned. 256
+// is enough for a program with a few devices.
 Finding limits() {
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);
@@ -113,7 +116,7 @@ Finding limits() {
           few ? "raise it: ulimit -n 1024" : ""};
 }
 
-// For DPDK only.
+// Huge pages, which only DPDK uses.
 Finding huge_pages() {
   std::string sizes;
   long total = 0;
@@ -142,8 +145,8 @@ Finding huge_pages() {
                                  "hugetlbfs none /dev/hugepages"};
 }
 
-// Tried in a child, which alone is changed: what is asked here moves a process into other
-// namespaces.
+// Whether try_it() succeeds in a child process: the calls asked about move the caller into other
+// namespaces, and this process must stay in its own.
 template <class Try>
 bool works(const Try& try_it) {
   const pid_t pid = ::fork();
@@ -156,6 +159,8 @@ bool works(const Try& try_it) {
 }
 
 Finding namespaces() {
+  // In this order: what an ordinary user can do, what root can do, and what `weft run` really does,
+  // which also needs the loopback interface to come up.
   const bool user = works([] { return ::unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0; });
   const bool plain = works([] { return ::unshare(CLONE_NEWNET) == 0; });
   const bool entered = works([] { return launch::enter_private_network().has_value(); });
@@ -178,6 +183,8 @@ Finding namespaces() {
                             "them"};
 }
 
+// Whether taps can be made. Opening the device needs a right beyond the existence of the file, so
+// both are told.
 Finding tap() {
   const srd::UniqueFd device(::open("/dev/net/tun", O_RDWR | O_CLOEXEC));
   const bool exists = fs::exists("/dev/net/tun");
@@ -205,6 +212,8 @@ Finding soft_roce() {
           "not needed: weft's devices are its own; only comparisons with the kernel want it", ""};
 }
 
+// RDMA devices of the kernel. Having them is no fault and lacking them neither: emulated devices
+// replace them for programs under `weft run`.
 Finding real_devices() {
   std::vector<std::string> names;
   std::error_code error;
@@ -218,6 +227,7 @@ Finding real_devices() {
           ""};
 }
 
+// EPERM and EACCES: the kernel knows the address family and refuses this user.
 Finding af_xdp() {
   const srd::UniqueFd socket(::socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0));
   const bool known = socket || errno == EPERM || errno == EACCES;

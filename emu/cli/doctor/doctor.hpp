@@ -11,6 +11,7 @@ namespace weft::cli {
 enum class Health { good, limited, absent, broken };
 [[nodiscard]] const char* to_string(Health health);
 
+// One thing that was looked at. All texts are for people, except the topic.
 struct Finding {
   std::string topic;  // a stable name, for scripts
   Health health = Health::good;

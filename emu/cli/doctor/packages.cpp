@@ -18,7 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first line that a command prints, or nothing.
+// The first line that a shell command prints, without trailing blanks; empty if it prints nothing
+// or cannot run. Only for commands made of constants: nothing is quoted.
 std::string ask(const std::string& command) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(
       ::popen((command + " 2>/dev/null").c_str(), "r"), ::pclose);
@@ -41,7 +42,8 @@ std::string version_of(const std::string& package) {
              : ask("dpkg-query -W -f '${Version}' " + package);
 }
 
-// Loading runs the library's constructors, which those asked for here can bear.
+// Loading runs the constructors of the library. Those asked for here do nothing that matters to
+// this process.
 bool library_loads(const char* name) {
   void* const handle = ::dlopen(name, RTLD_LAZY | RTLD_LOCAL);
   if (handle != nullptr) {
@@ -52,6 +54,8 @@ bool library_loads(const char* name) {
 
 Finding rdma_core() {
   const bool library = library_loads("libibverbs.so.1");
+  // The provider is a plug-in in a folder that libibverbs was built with; these are those of Debian
+  // and Fedora.
   std::string provider;
   for (const char* folder :
        {"/usr/lib/x86_64-linux-gnu/libibverbs", "/usr/lib64/libibverbs", "/usr/lib/libibverbs"}) {
@@ -86,6 +90,7 @@ constexpr std::array kTools{
     Tool{"openmpi", "mpirun", "openmpi-bin", "MPI over libfabric's efa provider"},
 };
 
+// A tool that is missing is never a fault: weft runs without it.
 Finding look_for(const Tool& tool) {
   const std::string path = launch::find_program(tool.program);
   const std::string version = path.empty() ? "" : version_of(tool.package);

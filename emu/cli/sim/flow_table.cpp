@@ -13,6 +13,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using sim::FlowRecord;
 
+// The words of docs/json.md; scripts compare them.
 const char* state_of(const FlowRecord& record) {
   switch (record.state) {
     case FlowRecord::State::waiting:
@@ -81,6 +82,7 @@ std::string flow_table(const sim::Scenario& scenario, const sim::Simulation& sim
       names += (names.empty() ? "" : ",") + name;
       values += (values.empty() ? "" : ",") + csv_of(value);
     }
+    // The names of the columns are the first line of a CSV file.
     text += (flow == 0 ? names + "\n" : "") + values + "\n";
   }
   return text;

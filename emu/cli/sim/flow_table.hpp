@@ -8,7 +8,8 @@
 
 namespace weft::cli {
 
-// One line per flow, as JSON objects or as comma-separated values (docs/json.md).
+// One line per flow, in the order of the matrix: JSON objects, or with `csv` comma-separated values
+// below a line of names (docs/json.md).
 [[nodiscard]] std::string flow_table(const sim::Scenario& scenario,
                                      const sim::Simulation& simulation, bool csv);
 

@@ -1,7 +1,6 @@
-// Owns the layout of a grid's page and document.
-//
 // Colours tell the ratio to the best policy of the same cell, because times of different cells
-// differ by orders of magnitude.
+// differ by orders of magnitude. What is judged is the grid's first policy; the others are there to
+// be compared with.
 #include "emu/cli/sim/grid_report.hpp"
 
 #include <fmt/core.h>
@@ -17,7 +16,7 @@ namespace {
 using sim::Grid;
 using sim::GridCell;
 
-constexpr int kSide = 11;  // of a square, with its gap
+constexpr int kSide = 11;  // pixels of a square, with its gap
 
 // Upper ends of the classes of colours.
 struct Shade {
@@ -37,7 +36,7 @@ const Shade& shade_of(double of_best) {
                        [&](const Shade& shade) { return of_best <= shade.at_most; });
 }
 
-// Names come from a file that people write.
+// Names come from a file that people write: they must not become markup.
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -50,7 +49,8 @@ std::string shown(double value) {
   return std::isfinite(value) ? fmt::format("{:.3g}", value) : "unfinished";
 }
 
-// The worst metric of each cell.
+// The comparison of each cell in which the judged policy is farthest from the best: a cell is one
+// square, whatever number of metrics it has.
 std::map<const GridCell*, const GridComparison*> by_cell(const GridJudgement& judgement) {
   std::map<const GridCell*, const GridComparison*> cells;
   for (const GridComparison& it : judgement.comparisons) {
@@ -72,7 +72,8 @@ const char* word_of(const GridVerdict& verdict) {
   return verdict.cells == 0 ? "-" : verdict.holds ? "met" : "missed";
 }
 
-// How often a policy is within 5 % of the best, and its median distance.
+// How a policy did over all comparisons: shares (0..1) of those in which it is within 5 % of the
+// best or the best itself, and its median ratio to the best.
 struct Standing {
   std::string policy;
   double share = 0;
@@ -115,13 +116,15 @@ std::vector<const GridComparison*> worst(const GridJudgement& judgement, std::si
   return list;
 }
 
-// Of a workload under a condition: how many comparisons are within 5 %, and the worst.
+// A field of the document: the comparisons of one workload under one condition, how many of them
+// are within 5 % of the best, and the worst ratio.
 struct Square {
   std::size_t all = 0;
   std::size_t near = 0;
   double worst = 0;
 };
 
+// The different values of name(cell), in the order of the cells.
 template <class Name>
 std::vector<std::string> names_of(const Grid& grid, const Name& name) {
   std::vector<std::string> names;

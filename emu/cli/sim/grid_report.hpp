@@ -7,12 +7,12 @@
 
 namespace weft::cli {
 
-// One square per cell, rows by workload and point, columns by topology and condition: how many
-// times the best policy's metric the judged one's is. With `titles` a pointer on a square tells
-// more.
+// An SVG picture. One square per cell, rows by workload and point, columns by topology and
+// condition; the colour says how many times the best policy's metric that of the judged policy is.
+// With `titles` each square shows its figures under the pointer.
 [[nodiscard]] std::string grid_heat_map(const sim::Grid& grid, const GridJudgement& judgement,
                                         bool titles);
-// A page that needs nothing else.
+// An HTML page that loads nothing else.
 [[nodiscard]] std::string grid_page(const sim::Grid& grid, const GridJudgement& judgement);
 // The same as Markdown, which shows the heat map grid.svg beside it. `command` made the results.
 [[nodiscard]] std::string grid_document(const sim::Grid& grid, const GridJudgement& judgement,

@@ -34,7 +34,8 @@ using Json = nlohmann::ordered_json;
 using sim::Grid;
 using sim::GridCell;
 
-// Without --cells. Who names cells, or wants to see the list, means all of them.
+// How many cells run without --cells. A user who names cells, or asks for the list, means all that
+// match.
 constexpr std::size_t kDefaultCells = 24;
 
 int usage(const std::string& text) {
@@ -42,13 +43,16 @@ int usage(const std::string& text) {
   return kUsage;
 }
 
+// One cell with one policy. The pointers are into the Grid, which must not move or change from then
+// on.
 struct PlannedRun {
   const GridCell* cell = nullptr;
   const sim::GridPolicy* policy = nullptr;
   std::string key;  // the same only for the same run of the same program
 };
 
-// Results of another build of the program say nothing about this one.
+// A hash of the running program: results of another build say nothing about this one, for a change
+// of the transport changes its times and not its settings.
 std::string program_hash() {
   std::ifstream in("/proc/self/exe", std::ios::binary);
   std::uint64_t hash = 0xCBF29CE484222325ULL;
@@ -80,7 +84,8 @@ Result<Grid> load_grid(const std::string& spec) {
   return sim::read_grid(spec, *text);
 }
 
-// Keeps what the options ask for. The text is what is wrong with them, or empty.
+// Reduces the grid to the cells and policies that the options ask for. Returns what is wrong with
+// the options, or an empty text.
 std::string choose(const GridOptions& options, Grid& grid) {
   std::erase_if(grid.cells, [&](const GridCell& cell) {
     return (!options.half.empty() && cell.half != options.half) ||
@@ -140,7 +145,8 @@ std::vector<PlannedRun> plan_runs(const Grid& grid) {
   return runs;
 }
 
-// Lines of earlier calls by their keys; a last line that was cut short is left out.
+// Lines of earlier calls by their keys. A last line that was cut short does not parse and is left
+// out; so are runs with an error, which are tried again.
 std::map<std::string, Json> read_lines(const std::string& path) {
   std::map<std::string, Json> lines;
   std::ifstream in(path);
@@ -228,7 +234,8 @@ void write_reports(const GridOptions& options, const Grid& grid, const GridJudge
   }
 }
 
-// Results of earlier calls, and the file that those of this one are added to.
+// Results of earlier calls in `directory`, and the file that those of this call are appended to.
+// Without a directory nothing is known and nothing kept. Throws std::runtime_error.
 struct KeptResults {
   std::map<std::string, Json> known;
   std::ofstream file;
@@ -239,6 +246,7 @@ struct KeptResults {
     }
     std::filesystem::create_directories(directory);
     const std::string path = directory + "/grid.jsonl";
+    // Without grid.jsonl, pages of these names are somebody else's.
     for (const char* const name : {"grid.html", "grid.svg", "grid.md"}) {
       const std::string other = directory + "/" + name;
       if (!std::filesystem::exists(path) && std::filesystem::exists(other)) {
@@ -262,7 +270,8 @@ struct KeptResults {
   }
 };
 
-// Runs what is not known yet; `lines` has all in the end. False if a run gave no result.
+// Runs what is not known yet. `lines` gets the results of all runs, known ones first: judge_grid()
+// goes by names, not by order. False if a run gave no result.
 bool run_missing(const GridOptions& options, const std::vector<PlannedRun>& runs, KeptResults& kept,
                  std::vector<Json>& lines) {
   std::vector<SimJob> jobs;

@@ -12,10 +12,10 @@ struct GridOptions {
   std::string half;                   // tune or held-out; empty: both
   std::string only;                   // pattern of cell names with * and ?; empty: all
   std::vector<std::string> policies;  // beside the judged one; empty: all
-  std::string cells;                  // how many, by lot, or "all"
-  std::string seed;                   // of the lot
+  std::string cells;                  // a number of cells, drawn by lot, or "all"
+  std::string seed;                   // of the lot; empty: the grid's own
   std::string report;                 // directory for results; empty: none are kept
-  unsigned jobs = 0;
+  unsigned jobs = 0;                  // processes at a time; 0: as many as cores
   bool json = false;
   bool list = false;  // only the names of the cells
 };

@@ -16,7 +16,7 @@ using sim::GridCell;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Of the runs of one cell, by policy.
+// The lines of one cell's runs, by the name of the policy.
 using Runs = std::map<std::string, const Json*>;
 
 // A run in which a flow has not finished has no metric: it counts as infinitely slow, so it is
@@ -26,6 +26,8 @@ double metric_of(const Json& run, const std::string& metric) {
   return value.is_null() ? kNever : value.get<double>();
 }
 
+// The largest slowdown of the flows of up to 8 packets: those that suffer when large flows fill the
+// queues. 0 without such flows.
 double small_slowdown(const Json& run) {
   double most = 0;
   for (const char* const size : {"packet", "small"}) {
@@ -36,7 +38,8 @@ double small_slowdown(const Json& run) {
   return run["ratio"].is_null() ? kNever : most;
 }
 
-// Whether a demand speaks of that cell: each measure needs cells that have it.
+// Whether a demand speaks of that cell. Slowdowns of small flows count only where the workload puts
+// them under load; the ratio to the ideal only where the cell is about the end of the last flow.
 bool counts(const sim::GridDemand& demand, const GridCell& cell) {
   return (demand.conditions.empty() || std::find(demand.conditions.begin(), demand.conditions.end(),
                                                  cell.condition) != demand.conditions.end()) &&
@@ -44,6 +47,7 @@ bool counts(const sim::GridDemand& demand, const GridCell& cell) {
          (demand.measure != "of_ideal" || cell.metrics.front() == "tail");
 }
 
+// Counts one value of one cell.
 void take(GridVerdict& verdict, const sim::GridDemand& demand, double value,
           const std::string& cell) {
   ++verdict.cells;

@@ -13,7 +13,7 @@ namespace weft::cli {
 [[nodiscard]] nlohmann::ordered_json grid_line(const sim::GridCell& cell, const std::string& policy,
                                                const nlohmann::ordered_json& run);
 
-// One cell and one metric of it, over all policies that have run.
+// One metric of one cell, over all policies. Lower is better in every metric.
 struct GridComparison {
   const sim::GridCell* cell = nullptr;
   std::string metric;
@@ -24,6 +24,7 @@ struct GridComparison {
   [[nodiscard]] double of_best() const { return best > 0 ? value / best : 1; }
 };
 
+// Whether a demand of the grid file holds: `met` of `cells` values are within the limit.
 struct GridVerdict {
   std::string what;
   std::size_t cells = 0;
@@ -31,7 +32,7 @@ struct GridVerdict {
   double worst = 0;
   std::string worst_cell;
   std::string limit;
-  bool holds = true;  // never with no cells
+  bool holds = true;  // never without cells
 };
 
 struct GridJudgement {

@@ -1,8 +1,6 @@
-// Owns the life of simulation processes and the JSON form of their results.
-//
-// One job runs in this process and shows its progress; several run in processes of their own, as
-// many at a time as there are cores. A child writes its result as JSON into a pipe, from which
-// results are told in the order of the jobs.
+// run_job() runs one job in this process and can show its progress; run_jobs() runs each in a
+// process of its own, a few at a time, so that a crash costs one result and memory is given back. A
+// child writes its result as JSON into a pipe, and results are told in the order of the jobs.
 #include "emu/cli/sim/runner.hpp"
 
 #include <fmt/core.h>
@@ -44,6 +42,7 @@ double user_seconds() {
          static_cast<double>(usage.ru_utime.tv_usec) * 1e-6;
 }
 
+// The most memory that this process has ever used: in a child, that of its one run.
 double rss_mb() {
   rusage usage{};
   (void)getrusage(RUSAGE_SELF, &usage);
@@ -62,7 +61,7 @@ Json quantiles_json(const sim::Quantiles& q) {
           {"max_us", rounded(q.max_us, 1e3)}};
 }
 
-// What there is one of for each class, group and fault.
+// The lists: slowdowns by size class, groups, faults.
 void add_lists(Json& json, const sim::RunResult& r) {
   for (const sim::Slowdown& size : r.slowdown) {
     json["slowdown"][size.size] = {{"flows", size.flows},
@@ -264,8 +263,8 @@ Json run_job(const SimJob& job, bool show_progress) {
 
 namespace {
 
-// A process that runs one job and writes its JSON into a pipe. It does not outlive us, however we
-// end.
+// A process that runs one job and writes its JSON into the pipe whose other end is `fd`. It dies
+// with this process, however that ends.
 struct Child {
   pid_t pid = -1;
   int fd = -1;
@@ -292,7 +291,7 @@ Child start_child(const std::vector<SimJob>& jobs, std::size_t job) {
   if (pipe(ends) != 0) {
     throw std::runtime_error(std::string("no pipe: ") + std::strerror(errno));
   }
-  // Or the child would write what is still in our buffers a second time.
+  // Otherwise the child would write what is still in our stdio buffers a second time.
   (void)std::fflush(nullptr);
   const pid_t parent = getpid();
   const pid_t pid = fork();
@@ -371,6 +370,7 @@ void run_jobs(const std::vector<SimJob>& jobs, unsigned processes,
         running.erase(running.begin() + static_cast<std::ptrdiff_t>(i));
       }
     }
+    // Tell all that are complete up to the first job that is still running.
     for (auto it = finished.find(told); it != finished.end(); it = finished.find(told)) {
       done(told++, it->second);
       finished.erase(it);

@@ -26,6 +26,7 @@ std::string value_of(const Json& check) {
   return value < 0 ? "never" : fmt::format("{:.4g}", value);
 }
 
+// How the run ended: unfinished, with what is missing, or the makespan beside the ideal.
 void print_end(const Json& run) {
   const auto flows = run["flows"].get<std::uint64_t>();
   if (run["ratio"].is_null()) {

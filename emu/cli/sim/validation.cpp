@@ -29,8 +29,8 @@ std::string directory_of(const std::string& path) {
   return std::filesystem::path(path).parent_path().string();
 }
 
-// Keys that only one kind of file has decide; a topology is also part of a scenario, so it comes
-// last.
+// Guesses by keys that only one kind of file has; `topology` is also a key of scenarios, so it is
+// asked last. `automatic`: no guess.
 FileKind guess(const std::string& path, const YAML::Node& root) {
   if (path.ends_with(".cm")) {
     return FileKind::matrix;
@@ -79,7 +79,8 @@ Result<Valid> check_scenario(const std::string& path, const std::string& text) {
   if (!scenario) {
     return tl::unexpected(scenario.error());
   }
-  // Names of links in faults, and the variants' settings, are looked at only when they run.
+  // Names of links in faults and the settings of variants are normally looked at only when they
+  // run. Here both are tried, so that no run is needed to find a mistake.
   fabric::Fabric fabric(scenario->topology, {});
   for (const fabric::Fault& fault : scenario->faults) {
     if (const auto applied = fabric.apply(0, fault); !applied) {

@@ -12,7 +12,7 @@
 namespace weft::cli {
 namespace {
 
-// Of real samples, never between two of them.
+// By the nearest rank below: a value that was measured, never one between two of them.
 double percentile(std::vector<double> samples, double part) {
   if (samples.empty()) {
     return 0;

@@ -14,6 +14,7 @@ struct ExpertRow {
   std::string error;  // why the run broke off
 };
 
+// The head of the table, a line of it, and the same line as JSON (docs/json.md).
 [[nodiscard]] std::string expert_head(const workloads::ExpertSetup& setup, bool real_time);
 [[nodiscard]] std::string expert_line(const ExpertRow& row);
 [[nodiscard]] std::string expert_json(const ExpertRow& row, bool real_time);

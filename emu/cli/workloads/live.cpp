@@ -33,7 +33,9 @@ using workloads::RankPlace;
 using workloads::Worker;
 using workloads::WorkerMachine;
 
-// What the processes share: a board, the places of all ranks, and their results.
+// What the processes share: a board, the places of all ranks, and their results. Mapped before the
+// ranks are forked, at the same address in each; the parts begin at cache lines, so that ranks do
+// not slow each other down.
 class Shared {
  public:
   explicit Shared(const LiveJob& job)
@@ -73,7 +75,8 @@ class Shared {
   std::span<RankPlace> places_;
 };
 
-// One rank in its process. The background thread receives while the rank computes, as a NIC would.
+// One rank in its process. A background thread receives while the rank computes, as a NIC would; so
+// the machine is touched only through the Host, which locks it.
 class LiveRank {
  public:
   using Host = srd::Host<WorkerMachine>;
@@ -100,7 +103,9 @@ class LiveRank {
     background_ = std::make_unique<srd::BackgroundThread<WorkerMachine>>(*host_);
   }
 
-  // Throws where the rank fails, but not before its results have been collected.
+  // Runs all sections. Barriers before and after each: nobody writes to a rank that has not
+  // prepared, and nobody prepares the next section while others still write. Throws if the rank
+  // fails, but not before its results have been collected.
   void run() {
     Board& board = shared_.board();
     board.barrier(rank_);
@@ -146,7 +151,8 @@ class LiveRank {
     };
     Board& board = shared_.board();
     while (!host_->look(over)) {
-      // Where a death is part of the run, the others are to find out by themselves.
+      // A rank that gives up stops the others, unless a death is part of the run: then they have to
+      // find out by themselves.
       if (board.aborted() && !job_.victim) {
         return "another rank gave up: " + board.reason();
       }
@@ -154,7 +160,8 @@ class LiveRank {
         idler_.worked();
         board.where(rank_).moved();
       } else if (idler_.pause(host_->last_poll())) {
-        // Not longer: that another rank has given up is told by a flag, which wakes nobody.
+        // Not longer than a millisecond: that another rank has given up is told by a flag, which
+        // wakes nobody.
         host_->sleep(host_->last_poll() + std::chrono::milliseconds{1});
       }
     }

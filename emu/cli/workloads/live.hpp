@@ -17,8 +17,9 @@
 
 namespace weft::cli {
 
+// A run of one worker per rank, rank n on host h<n+1>.
 struct LiveJob {
-  std::string command;  // for what it says
+  std::string command;  // name of the command, for messages
   std::uint32_t ranks = 2;
   bool through_weftd = false;
   std::string topology{};  // a file
@@ -29,11 +30,13 @@ struct LiveJob {
   Duration peer_timeout = std::chrono::seconds{10};
   std::optional<std::uint32_t> victim{};  // a rank whose death is part of the run
 
-  // In the process of the rank.
+  // Makes the worker, in the process of the rank. It may complete `place`, which the other ranks
+  // read after the first barrier.
   std::function<std::unique_ptr<workloads::Worker>(srd::Engine&, std::uint32_t rank,
                                                    workloads::RankPlace& place)>
       make;
-  // At its end, into its part of `results`.
+  // Writes what the worker has found into the rank's part of `results`; called in the process of
+  // the rank when it ends, also if it failed.
   std::size_t result_bytes = 0;
   std::function<void(std::uint32_t rank, workloads::Worker& worker,
                      const workloads::PacketCounters& packets, std::span<std::byte> result)>

@@ -80,7 +80,7 @@ class QueuePair {
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
 
-  // Before its time.
+  // Destroys the queue pair before the rest, for tests of what stays behind.
   void destroy_queue_pair() {
     demand(qp_ == nullptr || ibv_destroy_qp(qp_) == 0, "cannot destroy the queue pair");
     qp_ = nullptr;
@@ -131,6 +131,7 @@ class QueuePair {
     demand(error == 0 || error == ENOMEM, "cannot post a send");
     return error == 0;
   }
+  // Takes one completion, if there is one.
   [[nodiscard]] bool poll(ibv_wc& done) {
     const int count =
         stock_poll_cq_ != nullptr ? stock_poll_cq_(cq_, 1, &done) : ibv_poll_cq(cq_, 1, &done);
@@ -147,6 +148,7 @@ class QueuePair {
     return {reinterpret_cast<std::uintptr_t>(at(slot)), length, region_->lkey};
   }
 
+  // Of receives, and as many of sends behind them.
   std::uint32_t slots_;
   std::uint32_t slot_size_;
   std::vector<std::uint8_t> memory_;

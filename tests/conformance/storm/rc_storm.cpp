@@ -28,6 +28,8 @@
 namespace weft::conformance {
 namespace {
 
+// Small windows and a shared queue that is larger than all of them together: the storm is about
+// errors, not about receivers that are not ready.
 constexpr std::uint32_t kWindow = 4;    // requests under way, of each end
 constexpr std::uint32_t kReceives = 8;  // of a peer's queue pair
 constexpr std::uint32_t kShared = 256;  // of the target
@@ -52,6 +54,7 @@ struct Address {
   ibv_gid gid;
 };
 
+// A leak of descriptors is how a ring or an event channel that was forgotten shows itself.
 std::size_t descriptors() {
   const std::filesystem::directory_iterator all("/proc/self/fd");
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
@@ -178,6 +181,7 @@ class Connection {
     last_heard_ = true;
   }
 
+  // Sends, writes and reads in turn, as many as the window has room for.
   void keep_busy() {
     while (!failed_ && !ending_ && open_ < kWindow) {
       const auto work = static_cast<Work>(posted_ % 3);
@@ -202,6 +206,8 @@ class Connection {
     }
   }
 
+  // Checks one completion against what was posted. Of the work that fails, the first tells why, and
+  // everything behind it must be flushed.
   void take(const ibv_wc& done) {
     const auto work = static_cast<Work>(done.wr_id >> 32);
     const auto slot = static_cast<std::uint32_t>(done.wr_id);
@@ -240,6 +246,7 @@ class Connection {
   }
 
  private:
+  // Messages of one connection come in order, each once: their numbers are counted here.
   void take_receive(const ibv_wc& done, std::uint32_t slot) {
     if (done.status == IBV_WC_SUCCESS) {
       demand(done.byte_len == kSize && is_whole(nic_.at(slot), ++heard_),
@@ -272,6 +279,8 @@ class Connection {
     ibv_qp_init_attr made{};
     return ibv_query_qp(pair_, &now, IBV_QP_STATE, &made) == 0 && now.qp_state == IBV_QPS_ERR;
   }
+  // Leads the queue pair to RTS. 67 ms and three more tries: a peer that was stopped for longer
+  // counts as dead.
   void lead(std::uint32_t psn) {
     ibv_qp_attr to{};
     to.qp_state = IBV_QPS_INIT;
@@ -423,6 +432,7 @@ class Program {
     ibv_recv_wr* bad = nullptr;
     demand(ibv_post_srq_recv(nic_.shared(), &request, &bad) == 0, "cannot post to all");
   }
+  // Only events that the storm explains may come; each of them at most as often as it may.
   void hear_events() {
     ibv_async_event event{};
     while (ibv_get_async_event(nic_.context(), &event) == 0) {
@@ -478,6 +488,8 @@ void be_target(const char* port) {
   program.end_all();
 }
 
+// After SIGTERM a peer goes on until a connection has done kEnough requests: it shows that the
+// network works again after all that was done to it.
 void be_peer(const char* port) {
   Program program(false);
   std::uint64_t enough = 0;

@@ -50,6 +50,7 @@ struct Peer {
   std::atomic<std::uint64_t> failures;
   std::atomic<std::uint64_t> not_ready;  // sends that the impatient gave up
 };
+// What the command line asks for.
 struct Mode {
   bool calm = false;
   bool impatient = false;
@@ -183,6 +184,7 @@ class Target {
     demand(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a peer crashed");
     return true;
   }
+  // A new life of a peer. The account of the last one is closed: its late messages are not counted.
   void start(std::uint32_t i) {
     shared->peers[i].qpn = 0;
     const std::uint32_t life = ++lives_[i];
@@ -262,6 +264,7 @@ class Target {
     demand(code == 8 || code == 9 || code == 13 || code == 15, "a ping ended for another reason");
     demand(life != lives_[i] || shared->stop, "a ping to the living failed");
   }
+  // One look at everything that may happen, with a short sleep if nothing did.
   void work_once() {
     // A process that is stopped for as long as dead ones are waited for would count as dead.
     while (!stopped_.empty() && Clock::now() - stopped_since_ > std::chrono::seconds(1)) {
@@ -282,6 +285,7 @@ class Target {
       work_once();
     }
   }
+  // Goes on working until done() or a minute has passed, which no healthy run needs.
   template <class Done>
   void wait_until(Done&& done, const char* otherwise) {
     const auto end = Clock::now() + std::chrono::seconds(60);
@@ -293,8 +297,10 @@ class Target {
 
   std::mt19937_64 random_;
   std::unique_ptr<QueuePair> queue_;
+  // By peer: the sequence numbers of its present life that have arrived.
   std::vector<std::vector<bool>> seen_;
   std::vector<pid_t> pids_;
+  // By peer: the number of its present life, from 1.
   std::vector<std::uint32_t> lives_ = std::vector<std::uint32_t>(256);
   std::vector<pid_t> stopped_;
   Clock::time_point stopped_since_;  // the first of them

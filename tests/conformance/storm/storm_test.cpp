@@ -13,6 +13,8 @@ std::string seed_of_the_day() {
   return given != nullptr ? given : std::to_string(std::time(nullptr) / (24 * 3600));
 }
 
+// Six peers show all mistakes of the protocol; 72 are more than the target's receives, so that
+// receivers are not ready; reordering makes late and doubled packets likely.
 struct Storm {
   const char* name;
   const char* arguments;  // of weft run

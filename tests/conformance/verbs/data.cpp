@@ -38,6 +38,7 @@ constexpr std::byte kNobodys{0xEE};
 constexpr int kQuiet = 200;  // milliseconds after which the rest is lost
 static_assert(kLongest + 2 * kMargin + 64 <= kSlot);
 
+// A way in which a message travels: transport, operation, and how long it may be.
 struct Kind {
   const char* name;
   ibv_qp_type type;
@@ -71,6 +72,7 @@ constexpr Kind kKinds[] = {
     {"inline datagram", IBV_QPT_UD, IBV_WR_SEND_WITH_IMM, Link::kMaxInline},
 };
 
+// A mixer of 64 bits, so that neighbouring numbers give bytes that have nothing in common.
 std::uint64_t mix(std::uint64_t value) {
   value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9;
   value = (value ^ value >> 27) * 0x94D049BB133111EB;
@@ -285,6 +287,7 @@ void Traffic::lay_out(const Kind& kind, std::span<const std::uint32_t> lengths) 
   }
 }
 
+// Posts the receive of a slot, to the queue pair or to the shared queue.
 void Traffic::post_receive(std::uint32_t slot) {
   ibv_recv_wr request{};
   request.wr_id = slot;
@@ -338,6 +341,8 @@ void Traffic::look(const Kind& kind, const Layout& at, const Message& message, s
   }
 }
 
+// Checks one message that has arrived: that it was due, is as long as it was sent, has come once,
+// and is right byte by byte.
 void Traffic::take_message(const Kind& kind, const ibv_wc& done, Book& book) {
   const bool in_order = kind.reliable() && !kind.shared;
   const std::uint32_t first = messages_.front().number;
@@ -425,6 +430,7 @@ void Traffic::batch(const Kind& kind, std::span<const std::uint32_t> lengths) {
   targets_.clear();
 }
 
+// All lengths, eight at a time.
 void Traffic::run(const Kind& kind) {
   lost_ = repeated_ = 0;
   for (std::size_t i = 0; i < std::size(kLengths); i += kAtOnce) {

@@ -84,6 +84,8 @@ TEST_P(LentSource, IsALocalProtectionErrorOfItsRequestOnly) {
 INSTANTIATE_TEST_SUITE_P(All, LentSource,
                          ::testing::Values(Operation::send, Operation::rdma_write));
 
+// The first read begins in what is there and ends in what is not; the second lies in what is there,
+// and must not notice.
 TEST_F(LentMemory, OfAReadsTargetIsALocalProtectionError) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();

@@ -86,6 +86,8 @@ TEST_P(Transitions, EveryPairAndEverySingleAttribute) {
 
 INSTANTIATE_TEST_SUITE_P(Types, Transitions, ::testing::Values(QpType::srd, QpType::ud));
 
+// Bits of the mask that mean something to RC and UC only: access flags, paths, MTU, atomics and the
+// like.
 TEST(ModifyQp, AttributesOfOtherTransportsAreNotSupported) {
   for (const unsigned bit : {3U, 7U, 8U, 9U, 10U, 12U, 13U, 14U, 15U, 17U, 18U, 19U, 20U, 25U}) {
     EXPECT_EQ(
@@ -95,6 +97,8 @@ TEST(ModifyQp, AttributesOfOtherTransportsAreNotSupported) {
   }
 }
 
+// A port and a P_Key index that the NIC does not have, a state that is none, a retry count of 4
+// bits, and a current state that is not the current one.
 TEST(ModifyQp, ValuesAreChecked) {
   const auto outcome = [](std::uint32_t mask, const QpAttributes& attributes) {
     return check_modify({}, QpState::reset, mask, attributes).error();

@@ -53,6 +53,8 @@ class TakenMemory : public TwoNics {
   srd::RegionKey taken = add_region();
 };
 
+// Four receives, two of them (2 and 4) with a piece of the region: these two end, and the messages
+// go to the others in their order.
 TEST_F(TakenMemory, PostedReceivesEndAndAreNotWrittenTo) {
   Qp& from = right.ready_qp();
   Qp& to = left.ready_qp();
@@ -129,6 +131,8 @@ INSTANTIATE_TEST_SUITE_P(All, TakenMemoryUnderWork,
                                             // Microseconds. 0: nothing was sent yet.
                                             ::testing::Values(0, 1, 2, 5)));
 
+// The peer has been heard before, so packets are sent again until it is given up: that must not
+// read the pages.
 TEST_F(TakenMemory, SilentPeersKeepNothingAlive) {
   Qp& from = left.ready_qp();
   Qp& to = right.ready_qp();

@@ -28,6 +28,7 @@ TEST(ControlWire, TakesWhatIsWhole) {
   EXPECT_TRUE(parse_control(message(ControlKind::announce, kMaxGroup)));
 }
 
+// Each case has one fault: code behind the parser relies on every one of these refusals.
 TEST(ControlWire, DropsWhatIsNot) {
   EXPECT_FALSE(parse_control({}));
   EXPECT_FALSE(parse_control(message(ControlKind::announce, 0)));
@@ -74,6 +75,8 @@ TEST(ControlWire, SurvivesAnyBytes) {
   }
 }
 
+// The 32 bits of immediate data hold three numbers; a sequence number only in part, enough to tell
+// one use of a slot from the next.
 TEST(Immediates, ComeBackAsTheyWere) {
   Rng rng(11);
   for (int i = 0; i < 10'000; ++i) {

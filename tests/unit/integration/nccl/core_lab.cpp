@@ -111,6 +111,7 @@ NcclLab::Connection NcclLab::connect(std::uint32_t from, std::uint32_t to) {
   return made;
 }
 
+// As NCCL's test(): it takes the end of a request once, and the request is free afterwards.
 std::optional<nccl::Outcome> ended(nccl::Request* request) {
   const auto state = request->state.load();
   if (state == nccl::Request::State::pending) {

@@ -70,6 +70,7 @@ TEST_P(Sizes, ArriveWithEveryByteAndWithTheirSize) {
     }
   }
 }
+// Around a packet (1024 bytes here), a page, and a megabyte.
 INSTANTIATE_TEST_SUITE_P(Borders, Sizes,
                          ::testing::Values(0, 1, 7, 1023, 1024, 1025, 4096, 65536, 1048575,
                                            1048576));
@@ -183,6 +184,7 @@ TEST(NcclCore, MessageLongerThanItsBufferFailsBothEnds) {
   EXPECT_EQ(line.in[64], std::byte{0xA5});
 }
 
+// One byte too far at the end, a region of the other side, and one byte before the begin.
 TEST(NcclCore, MemoryOutsideOfItsRegionIsRefused) {
   Line line(4096);
   Request* request = nullptr;
@@ -249,6 +251,7 @@ TEST(NcclCore, AfterDeregisteringOrClosingNothingTouchesTheMemory) {
   }
 }
 
+// The caller may free the memory at once, so the engine must have nothing of it in flight any more.
 TEST(NcclCore, ClosedSenderGivesItsMemoryBackAndTheReceiverIsTold) {
   Line line(std::size_t{1} << 20);
   Request* const received = line.receive(0, line.in.size());
@@ -259,6 +262,8 @@ TEST(NcclCore, ClosedSenderGivesItsMemoryBackAndTheReceiverIsTold) {
   EXPECT_TRUE(line.lab.run_until([&] { return line.lab.engine(0).outstanding() == 0; }));
 }
 
+// The receiver has everything and closes; the sender hears of both in an unlucky order. It must not
+// report a failure of a message that arrived.
 TEST(NcclCore, GoodbyeDoesNotFailAMessageThatHasArrived) {
   Line line(4096);
   Request* const received = line.receive(0, 4096);
@@ -331,6 +336,7 @@ TEST(NcclCore, OneListenerServesSeveralAndAnOldHandleIsNoKey) {
   EXPECT_EQ(stranger, nullptr);
 }
 
+// A handle of zeros, which no listener made: known by its magic number.
 TEST(NcclCore, BytesThatAreNoHandleAreRefused) {
   NcclLab lab(1);
   nccl::ListenHandle handle;

@@ -54,6 +54,8 @@ Outcome outcome_of(NcclLab& lab, Request* request, Duration limit) {
   return end.value_or(Outcome::ok);
 }
 
+// What waits for a peer has to end when the peer dies, within its time-out: NCCL has none of its
+// own and would hang for ever.
 TEST(NcclFaults, DeadPeerEndsWhatWaitsForIt) {
   for (const bool receives : {true, false}) {
     SCOPED_TRACE(receives ? "a receive" : "a send");
@@ -72,6 +74,7 @@ TEST(NcclFaults, DeadPeerEndsWhatWaitsForIt) {
   }
 }
 
+// The new life knows nothing of the old connections. Its answers must not keep them waiting.
 TEST(NcclFaults, RestartedPeerEndsWhatWaitsForItsFormerLife) {
   for (const bool receives : {true, false}) {
     SCOPED_TRACE(receives ? "a receive" : "a send");
@@ -138,6 +141,7 @@ TEST(NcclFaults, ConnectionsToARestartedProcessAreMadeOnce) {
   EXPECT_EQ(accepted, kAsked);
 }
 
+// The new process may have a listener of the same number: the handle must not fit it.
 TEST(NcclFaults, ListenerOfAFormerLifeIsRefused) {
   NcclLab lab(2, patient());
   const Ends ends(lab);
@@ -153,6 +157,8 @@ TEST(NcclFaults, ListenerOfAFormerLifeIsRefused) {
   EXPECT_EQ(outcome, Outcome::remote_error);
 }
 
+// A wrong handle is the mistake of one connect(); the connections to the same process must not
+// suffer for it.
 TEST(NcclFaults, WrongQkeyOrEndpointFailsOnlyWhatWasAskedWithIt) {
   for (const bool qkey : {true, false}) {
     SCOPED_TRACE(qkey);
@@ -198,6 +204,8 @@ TEST(NcclFaults, StoppedPeerIsNotADeadOne) {
   EXPECT_TRUE(has_bytes(std::span{ends.memory}.first(64), 4));
 }
 
+// Training computes for minutes between two messages. Silence without anything awaited is no sign
+// of death.
 TEST(NcclFaults, IdleConnectionsOutliveLongSilence) {
   NcclLab lab(2, patient());
   Ends ends(lab);
@@ -208,6 +216,7 @@ TEST(NcclFaults, IdleConnectionsOutliveLongSilence) {
   EXPECT_EQ(outcome_of(lab, received, 1s), Outcome::ok);
 }
 
+// The same where something is awaited, as long as the peer lives.
 TEST(NcclFaults, ReceiveThatWaitsLongIsNoFault) {
   NcclLab lab(2, patient());
   Ends ends(lab);

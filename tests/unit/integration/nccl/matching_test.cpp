@@ -79,6 +79,8 @@ struct Plan {
   }
 };
 
+// Posts the messages and the groups of a plan in a random interleaving over a rough network, and
+// compares what arrived with the model.
 void run(std::uint64_t seed) {
   SCOPED_TRACE(seed);
   Rng rng(seed);
@@ -151,6 +153,7 @@ void run(std::uint64_t seed) {
       << " of " << sends.size() << " sent, " << posted << " of " << receives.size();
 }
 
+// A hundred plans; the first that differs is enough.
 TEST(NcclMatching, AgreesWithTheModelWhateverTheOrder) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     run(seed);

@@ -147,6 +147,7 @@ Duration undisturbed(std::uint64_t seed) {
 
 class Moments : public ::testing::TestWithParam<std::uint64_t> {};
 
+// The end that lives must come to an end within the time-out of 10 s and some seconds more.
 TEST_P(Moments, DeathOfEitherEndIsFoundOut) {
   const Duration whole = undisturbed(GetParam());
   for (const std::uint32_t victim : {0U, 1U}) {
@@ -178,6 +179,8 @@ TEST_P(Moments, DeathOfEitherEndIsFoundOut) {
   }
 }
 
+// Every message still arrives: standing still, as in a debugger or on a full machine, costs time
+// and nothing else.
 TEST_P(Moments, EndThatStandsStillForSecondsDisturbsNothing) {
   const Duration whole = undisturbed(GetParam());
   for (const std::uint32_t victim : {0U, 1U}) {

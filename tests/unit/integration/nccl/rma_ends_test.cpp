@@ -51,6 +51,7 @@ TEST(RmaEnds, ListenerThatIsClosedTellsWhoHasJoined) {
   EXPECT_EQ(lab.rma(0).failure_of(group), Outcome::remote_error);
 }
 
+// Two members claim rank 1. Nobody can know which is right, so the group fails, and at all of them.
 TEST(RmaEnds, TwoMembersOfOneRankFailBoth) {
   RmaLab lab(3, patient_members());
   std::vector<nccl::ListenHandle> handles;

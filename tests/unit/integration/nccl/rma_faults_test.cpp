@@ -17,6 +17,8 @@ using nccl::RmaMessage;
 using nccl::RmaSignal;
 using nccl::RmaStep;
 
+// Forty requests with weak and strong signals to a member that has died or come back as another:
+// all end as errors, within the time-out of 10 s, and the others go on.
 TEST(RmaFaults, DeadMemberEndsWhatIsUnderWayToIt) {
   for (const bool restarts : {false, true}) {
     RmaGroup group(3);
@@ -90,6 +92,7 @@ TEST(RmaFaults, MemberThatLeavesEndsTheWaitForIt) {
       [&] { return lab.rma(0).registered(lab.member(0).group, window) == RmaStep::failed; }, 1s));
 }
 
+// The others still know the former life, and find out by the first message of the new group.
 TEST(RmaFaults, FirstGroupWithARestartedProcessIsMade) {
   RmaLab lab(2, patient_members());
   ASSERT_TRUE(lab.join());
@@ -103,6 +106,8 @@ TEST(RmaFaults, FirstGroupWithARestartedProcessIsMade) {
   }
 }
 
+// First what can be refused without a question, then what only the other member can refuse: secret,
+// listener, Q_Key, endpoint.
 TEST(RmaFaults, ForeignOrStaleHandlesAreRefused) {
   RmaLab lab(2, patient_members());
   std::vector<nccl::ListenHandle> handles{lab.member(0).handle, lab.member(1).handle};
@@ -135,6 +140,8 @@ TEST(RmaFaults, ForeignOrStaleHandlesAreRefused) {
   EXPECT_TRUE(lab.join()) << "the listeners are as they were";
 }
 
+// Three handles here, two there: both must learn of it, or each would wait for members that never
+// come.
 TEST(RmaFaults, MembersThatDisagreeAboutTheGroupFailBoth) {
   RmaLab lab(3, patient_members());
   std::vector<nccl::ListenHandle> handles;
@@ -180,6 +187,8 @@ TEST(RmaFaults, DeregistrationWithWorkUnderWayTakesTheMemoryBack) {
   }
 }
 
+// The closing side poisons its memory at once: any byte that changes afterwards was written without
+// right.
 TEST(RmaFaults, CloseAtAnyMomentEndsTheOtherSideAndTouchesNothing) {
   for (int moment = 0; moment < 30; ++moment) {
     for (const std::uint32_t who : {0U, 1U}) {
@@ -219,6 +228,7 @@ TEST(RmaFaults, CloseAtAnyMomentEndsTheOtherSideAndTouchesNothing) {
   }
 }
 
+// Four seconds, less than the ten of patient_members().
 TEST(RmaFaults, StoppedMemberIsNotADeadOne) {
   RmaGroup group(2);
   RmaLab& lab = group.lab;
@@ -297,6 +307,8 @@ TEST(RmaFaults, AnyMessagesAreCountedAndHarmNobody) {
   EXPECT_EQ(word_at(group.memory[1], 0), 9U);
 }
 
+// The memory behind the window is the caller's again: nothing may be written, and the member that
+// put must hear of it.
 TEST(RmaFaults, PutToAWindowThatIsGoneFails) {
   RmaGroup group(2);
   RmaLab& lab = group.lab;
@@ -308,6 +320,7 @@ TEST(RmaFaults, PutToAWindowThatIsGoneFails) {
   EXPECT_TRUE(lab.rma(0).has_failed(lab.member(0).group));
 }
 
+// All kinds and flags, one byte too few, and another version.
 TEST(RmaFaults, ParserTakesExactlyWhatIsWritten) {
   RmaMessage message;
   for (int kind = 0; kind < 256; ++kind) {

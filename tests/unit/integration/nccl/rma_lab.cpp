@@ -134,6 +134,7 @@ Outcome RmaLab::outcome(std::uint32_t rank, nccl::Request* request, Duration lim
   return end.value_or(Outcome::internal_error);
 }
 
+// Steps of 10 ms at most: the members look at the clock in progress().
 bool RmaLab::run_until(const std::function<bool()>& reached, Duration limit) {
   const TimePoint end = world_.now() + limit;
   while (!reached()) {

@@ -12,6 +12,7 @@ namespace weft::testing {
 
 struct RmaLabConfig {
   NcclLabConfig lab = nccl_lab_config();
+  // A put or get is cut into parts of at most this many bytes.
   std::uint32_t part_bytes = srd::kMaxTransfer;
   std::uint32_t ranks_per_nic = 1;
 };

@@ -59,6 +59,7 @@ class Liar : public ::testing::TestWithParam<std::uint64_t> {
     }
     settle();
   }
+  // Gives both sides what has completed. The liar only notes what it is told.
   void settle() {
     while (const srd::Completion* const next = world_.engine(0).next_completion()) {
       const srd::Completion completion = *next;

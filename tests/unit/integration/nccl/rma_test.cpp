@@ -19,6 +19,8 @@ using Memory = std::vector<std::vector<std::byte>>;
 
 constexpr std::byte kPoison{0xA5};
 
+// A network that always reorders, and loses packets with even seeds only: loss alone hides what
+// reordering does, because everything waits for it.
 RmaLabConfig rough(std::uint64_t seed) {
   RmaLabConfig config;
   config.lab.seed = seed;
@@ -61,6 +63,7 @@ TEST_P(PutSizes, MoveEveryByteAndNoOther) {
     EXPECT_EQ(std::ranges::count(std::span{memory[0]}.subspan(96 + size), kPoison), 32);
   }
 }
+// Nothing, single bytes, a word, the borders of a packet, and a little more than a megabyte.
 INSTANTIATE_TEST_SUITE_P(Borders, PutSizes,
                          ::testing::Values(0, 1, 7, 8, 1023, 1024, 1025, 65536, 1048577));
 
@@ -282,6 +285,7 @@ TEST_P(Rough, GetsBringEveryByte) {
   }
 }
 
+// Two members on each NIC: names, not addresses, have to tell them apart.
 TEST(Rma, MembersOfOneProcessShareItsNic) {
   RmaLabConfig config = rough(4);
   config.ranks_per_nic = 2;
@@ -305,6 +309,7 @@ TEST(Rma, MembersOfOneProcessShareItsNic) {
   }
 }
 
+// NCCL makes such groups, too; here the NIC is its own peer.
 TEST(Rma, GroupOfOneReachesItself) {
   RmaLab lab(1);
   ASSERT_TRUE(lab.join());
@@ -320,6 +325,7 @@ TEST(Rma, GroupOfOneReachesItself) {
   EXPECT_EQ(word_at(memory[0], 56), 3U);
 }
 
+// NCCL takes a null request for "ask again".
 TEST(Rma, SoManyRequestsAndNoMoreAreUnderWay) {
   RmaLab lab(2);
   ASSERT_TRUE(lab.join());
@@ -363,6 +369,7 @@ TEST(Rma, OperationsThatHaveEndedTakeNoRoom) {
   }
 }
 
+// Sizes and offsets near 2^64 as well: a sum that wraps would look small.
 TEST(Rma, WhatIsOutsideIsRefusedBeforeItLeaves) {
   RmaLab lab(2);
   ASSERT_TRUE(lab.join());
@@ -405,6 +412,7 @@ TEST(Rma, WhatIsOutsideIsRefusedBeforeItLeaves) {
   EXPECT_EQ(lab.outcome(0, lab.put(0, 1, {window, 0}, 50, {window, 0})), Outcome::ok);
 }
 
+// A stride of 2 reaches every second rank; one that does not divide the group is refused.
 TEST(Rma, StrideLimitsWhomAContextReaches) {
   RmaLab lab(4);
   ASSERT_TRUE(lab.join());
@@ -423,6 +431,7 @@ TEST(Rma, StrideLimitsWhomAContextReaches) {
   }
 }
 
+// A window is all members' or none's: each must learn that one of them had no memory.
 TEST(Rma, WindowOfAMemberWithoutMemoryFailsAtAll) {
   RmaLab lab(3);
   ASSERT_TRUE(lab.join());

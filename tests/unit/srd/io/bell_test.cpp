@@ -51,7 +51,8 @@ bool send_with(int socket, std::size_t bytes, int fd) {
   return ::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 }
 
-// Hands it over: the receiver is its last owner.
+// Sends the slow socket and closes the own copy: the receiver of the message would be its last
+// owner, and closing it would take long.
 bool hand_over(LingeringSocket& slow, int socket, std::size_t bytes) {
   const bool sent = send_with(socket, bytes, slow.fd());
   if (sent) {
@@ -80,6 +81,7 @@ class BellTest : public ::testing::TestWithParam<Bell::Refusal> {
   UniqueFd peer_;
 };
 
+// A ring wakes the other end and not the own one, and is gone once it was cleared.
 TEST_P(BellTest, WakesTheOtherEndOnceForEachRing) {
   auto other = Bell::adopt(std::move(peer_), GetParam());
   ASSERT_TRUE(other);
@@ -93,6 +95,8 @@ TEST_P(BellTest, WakesTheOtherEndOnceForEachRing) {
   EXPECT_FALSE(is_readable(other->fd()));
 }
 
+// 10,000 rings are far more than a socket holds. One that is waiting is enough, so those that do
+// not fit may be lost.
 TEST_P(BellTest, NeverBlocksWhenThePeerReadsNothing) {
   // Flags of the peer's description are not ours.
   ASSERT_EQ(::fcntl(peer_.get(), F_SETFL, 0), 0);
@@ -116,6 +120,7 @@ TEST_P(BellTest, StaysUsableAfterAFlood) {
   EXPECT_TRUE(is_readable(bell_.fd()));
 }
 
+// An empty message looks like the end of the connection to a careless reader.
 TEST_P(BellTest, EmptyMessagesDoNotStopIt) {
   for (int i = 0; i < 100; ++i) {
     ASSERT_TRUE(send_with(peer_.get(), 0, -1));
@@ -127,6 +132,8 @@ TEST_P(BellTest, EmptyMessagesDoNotStopIt) {
   EXPECT_FALSE(is_readable(bell_.fd()));
 }
 
+// A closed socket stays readable for ever. With level-triggered waiting a dead peer would keep the
+// sleeper awake.
 TEST_P(BellTest, AClosedOneMakesOneEdgeAndNoMore) {
   const UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{};
@@ -184,6 +191,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, BellTest,
                            return one.param == Bell::Refusal::by_kernel ? "ByKernel" : "ByLooking";
                          });
 
+// The descriptor comes from the peer: what is no seqpacket socket is refused before it is used.
 TEST(Bell, IsNoOtherKindOfDescriptor) {
   EXPECT_FALSE(Bell::adopt(UniqueFd()));
   EXPECT_FALSE(Bell::adopt(UniqueFd(::eventfd(0, EFD_CLOEXEC))));

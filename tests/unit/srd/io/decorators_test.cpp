@@ -89,6 +89,7 @@ TEST(FaultIo, LosesAndDoublesAtTheRatesAskedFor) {
   EXPECT_EQ(outcome.damaged, 0);
 }
 
+// A damaged packet arrives, once, and in place of the good one.
 TEST(FaultIo, DamagesOneBitAtTheRateAskedFor) {
   const Outcome outcome = send_through({.seed = 4, .corruption = 0.05}, kCount);
   EXPECT_NEAR(outcome.damaged, 0.05 * kCount, 0.01 * kCount);
@@ -102,6 +103,7 @@ TEST(FaultIo, LetsOthersOvertakeAndLosesNone) {
   EXPECT_EQ(none.overtaken, 0);
 }
 
+// A run that failed is repeated by its seed.
 TEST(FaultIo, TheSameSeedDoesTheSame) {
   const FaultIo::Config config{.seed = 6, .loss = 0.3};
   EXPECT_EQ(send_through(config, 1000).arrived, send_through(config, 1000).arrived);

@@ -37,6 +37,8 @@ TEST_F(DgramTest, ASocketThatIsInUseIsRefusedAndStays) {
   EXPECT_TRUE(DgramIo::create({.local = own_, .remote = peer_}));
 }
 
+// A datagram socket cannot connect to these, which must not be taken for a sign that nobody holds
+// them.
 TEST_F(DgramTest, SocketsOfOtherTypesStay) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

@@ -85,6 +85,8 @@ TEST_F(HostileRing, ARecordAboveTheFrameSizeBreaksIt) {
   EXPECT_EQ(io_->counters().ports_broken, 1U);
 }
 
+// A wrap mark sends the reader to the beginning, where this one stands: a reader that follows it
+// blindly never returns.
 TEST_F(HostileRing, WrapMarksAtTheBeginningDoNotHang) {
   write_length(0, kRingWrap);
   drain();
@@ -125,6 +127,8 @@ TEST_F(HostileRing, GarbageIsLookedAtOnceAndInBursts) {
   io_->disarm();
 }
 
+// Good packets, whose producer never came back: what has been read once must be worthless when the
+// reader comes round.
 TEST_F(HostileRing, PacketsOfAnEarlierLapDoNotComeAgain) {
   std::array<std::byte, 64 + net::kEnvelopeSizeV4> frame{};
   const auto envelope = net::EnvelopeWriter::make(test::ipv4(127, 1, 0, 2), wire::SrdCodec::kPorts);
@@ -137,6 +141,7 @@ TEST_F(HostileRing, PacketsOfAnEarlierLapDoNotComeAgain) {
   io_->disarm();
 }
 
+// Lengths at each place where a record could begin, so that the reader gets far into the rubbish.
 TEST_F(HostileRing, RandomBytesAreDroppedOrBreakIt) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SetUp();
@@ -153,6 +158,8 @@ TEST_F(HostileRing, RandomBytesAreDroppedOrBreakIt) {
   }
 }
 
+// Memory comes from another process. If its size were only believed, a touch beyond its end would
+// kill the reader.
 TEST(SharedMemory, OfAnotherSizeOrUnsealedIsRefused) {
   auto memfd = RingPort::create_memory(kCapacity);
   ASSERT_TRUE(memfd);

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t kBurst = 4;
 
+// A Machine that counts what it is asked, and has as much to send as a test wants.
 class BusyMachine final : public Machine {
  public:
   void on_packet(TimePoint, const RxPacket&) override { ++packets; }
@@ -101,6 +102,7 @@ TEST(Poller, GivesEveryBurstBack) {
   }
 }
 
+// The counterpart: packets that never end must not keep a timer from counting.
 TEST(Poller, DoesNotPutTimersOffForEver) {
   BusyMachine machine;
   FullIo io;
@@ -123,6 +125,8 @@ TEST(Poller, TellsTheCarrierWhenAPacketLeft) {
   EXPECT_EQ(io.sent, (std::vector<TimePoint>{now, now}));
 }
 
+// The stamp is written by another process: one from the future or of long ago would spoil round
+// trips.
 TEST(ArrivalOf, IsOnlyBelievedOfTheRecentPast) {
   const TimePoint now = TimePoint{} + std::chrono::seconds{100};
   RxPacket packet;

@@ -93,6 +93,8 @@ TEST_F(StoppedReader, HoldsNobodyElseUp) {
   EXPECT_EQ(io_->counters().tx_stalled, 5000U + 1U);
 }
 
+// The one packet that found the ring full is lost; all others of each round are there when the
+// reader comes back.
 TEST_F(StoppedReader, GetsPacketsAgainOnceItReads) {
   build(Duration::zero());
   for (int round = 0; round < 5; ++round) {
@@ -131,6 +133,8 @@ TEST_F(StoppedReader, HoldsNobodyUpByReadingSlowly) {
   EXPECT_GT(with_room, rounds / 2);
 }
 
+// With patience left nothing is dropped: the sender is held up instead, for a reader that may only
+// be slow.
 TEST_F(StoppedReader, HasTimeToReadBeforeAnythingIsDropped) {
   build(std::chrono::hours{1});
   std::size_t sent = 0;

@@ -48,6 +48,7 @@ TEST_F(DonatedTap, NeverBlocksWhateverItsFlags) {
   drain();
 }
 
+// Flags are the donor's, too: if they were set here, its own calls would change their behaviour.
 TEST_F(DonatedTap, LeavesTheDonorsFlagsAlone) {
   EXPECT_EQ(::fcntl(donor_.get(), F_GETFL) & O_NONBLOCK, O_NONBLOCK);  // as it was opened
   ASSERT_EQ(::fcntl(donor_.get(), F_SETFL, 0), 0);

@@ -56,6 +56,7 @@ TEST(TickClock, TellsTheTimeFromTheCounterOnceItsRateIsKnown) {
   EXPECT_GT(told, 99'000);
 }
 
+// The rate changes by up to 100 ppm, as with temperature.
 TEST(TickClock, NeverGoesBackWhileTheRatesWander) {
   constexpr std::uint64_t kSeed = 7;
   Rng rng{kSeed};
@@ -101,6 +102,7 @@ TEST(TickClock, ACounterThatJumpsAllTheTimeIsNotUsed) {
   EXPECT_TRUE(machine.clock.useless());
 }
 
+// A million ticks, 0.4 ms: a virtual machine that was moved, for example.
 TEST(TickClock, ACounterThatGoesBackIsNotUsed) {
   Machine machine;
   machine.read();

@@ -105,6 +105,8 @@ TEST(TunnelSession, FramesPassOnceBothHaveShownThemselves) {
   EXPECT_FALSE(a.greeting(wire.now + std::chrono::hours{1})) << "nothing is left to say";
 }
 
+// Every single bit of a greeting and of a frame, and every shorter length. The untouched frame is
+// taken in the end: the attempts have changed nothing.
 TEST(TunnelSession, AnyChangedBitIsRefused) {
   End a(100);
   End b(200);
@@ -170,6 +172,8 @@ TEST(TunnelSession, WhatOneSaidItselfIsNoAnswer) {
   EXPECT_TRUE(wire.passes(a, b, "still"));
 }
 
+// A thousand frames in random order are within the window in which late frames are accepted; each
+// is taken once.
 TEST(TunnelSession, EachFrameIsTakenOnceInWhateverOrder) {
   Rng rng(3);
   for (int round = 0; round < 20; ++round) {
@@ -216,6 +220,7 @@ TEST(TunnelSession, AnotherChallengeLosesNoFrame) {
   EXPECT_FALSE(b.greeting(wire.now + std::chrono::hours{1}));
 }
 
+// The window remembers 4096 frames: what is older cannot be told from a replay and is refused.
 TEST(TunnelSession, WhatIsTooLateIsLost) {
   End a(100);
   End b(200);
@@ -274,6 +279,7 @@ TEST(TunnelSession, NothingRecordedIsTakenAgainAfterARestart) {
   }
 }
 
+// Half of the greetings are lost: the ends must not wait for each other.
 TEST(TunnelSession, LostGreetingsAreSaidAgain) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     Rng rng(seed);
@@ -301,6 +307,7 @@ TEST(TunnelSession, LostGreetingsAreSaidAgain) {
   }
 }
 
+// If each bad datagram were answered, a stranger could make two tunnels talk without end.
 TEST(TunnelSession, NoiseIsAnsweredSeldomAndChangesNothing) {
   End a(100);
   End b(200);

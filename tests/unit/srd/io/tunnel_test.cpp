@@ -69,6 +69,8 @@ class Tunnel : public testing::Test {
   std::unique_ptr<TunnelIo> io_;
 };
 
+// A router marks the outer header (3: congestion experienced). Inside it counts only for a packet
+// that said it can be marked.
 TEST_F(Tunnel, AMarkOutsideBecomesOneInside) {
   send("2", frame(Ecn::capable_0), 3);
   EXPECT_EQ(arrives(), Ecn::congested);
@@ -80,6 +82,7 @@ TEST_F(Tunnel, AMarkOutsideBecomesOneInside) {
   EXPECT_EQ(io_->counters().rx_marked, 1U);
 }
 
+// Another address than the configured one.
 TEST_F(Tunnel, StrangersAreNotHeard) {
   send("3", frame(Ecn::capable_0), 0);
   EXPECT_EQ(arrives(), std::nullopt);
@@ -112,6 +115,8 @@ TEST_F(ProvedTunnel, AFrameWithoutAProofIsNotHeard) {
   EXPECT_EQ(io_->counters().rx_frames, 0U);
 }
 
+// Each has one mistake: ports out of range (a tunnel needs several in a row), families that differ,
+// names, rubbish behind the number.
 TEST_F(Tunnel, WrongAddressesAreRefused) {
   for (const auto& [local, remote] :
        std::vector<std::pair<const char*, const char*>>{{"", "127.0.0.1"},

@@ -8,7 +8,7 @@
 #include "tests/support/message_lab.hpp"
 
 namespace {
-// There is one thread.
+// One thread, so plain variables do.
 bool counting = false;
 std::size_t allocations = 0;
 }  // namespace
@@ -71,6 +71,7 @@ TEST_P(Allocation, HappensOnlyBeforeEverythingIsWarm) {
       }
     }
   };
+  // The first round fills all free lists; the second must do with them.
   exchange(false);
   allocations = 0;
   exchange(true);
@@ -82,6 +83,7 @@ TEST_P(Allocation, HappensOnlyBeforeEverythingIsWarm) {
 
 INSTANTIATE_TEST_SUITE_P(SmallAndLarge, Allocation, ::testing::Values(0, 100, 5000));
 
+// Without this a counter that the linker left out would prove everything.
 TEST(AllocationCounter, CountsAtAll) {
   allocations = 0;
   counting = true;

@@ -23,6 +23,7 @@ TEST(ApiDocs, ShowTheProgramThatIsCompiled) {
       << "copy tests/unit/srd/message/example.cpp into the code block of docs/messages.md";
 }
 
+// A limit that changes in the code has to change in the documentation.
 TEST(ApiDocs, NameTheLimitsOfThePartners) {
   const std::string docs = contents("docs/messages.md");
   EXPECT_NE(docs.find("at most " + std::to_string(message::kOrderWindow) + " numbers"),

@@ -10,6 +10,7 @@ namespace {
 
 using srd::Status;
 
+// Whatever has failed: a small and a large message still come through between the two.
 void expect_life_goes_on(MessageLab& lab) {
   const std::uint64_t small = lab[1].receive(0xAA, 100);
   const std::uint64_t large = lab[1].receive(0xBB, 50000);
@@ -58,6 +59,8 @@ TEST(Failure, RestartOfTheReceiverEndsTheMessageOnce) {
   EXPECT_GT(ended_in_error, 5);
 }
 
+// The sender dies at every microsecond of a large message: the receive ends well, ends in error, or
+// is still posted; it never hangs half filled.
 TEST(Failure, RestartOfTheSenderEndsTheReceiveOrLeavesItPosted) {
   int ended_in_error = 0;
   for (int at = 0; at < 60; ++at) {
@@ -94,6 +97,7 @@ TEST(Failure, DeathOfAReceiverThatHasNotPostedYetIsNoticed) {
   EXPECT_EQ(lab[0].status(send), Status::unresponsive);
 }
 
+// The new life answers the watch at once: no need to wait for a time-out as with a dead one.
 TEST(Failure, SilentRestartOfSuchAReceiverIsNoticedSoon) {
   MessageLab lab(2);
   const std::uint64_t send = lab[0].send(lab[1], 1, 100000);
@@ -104,6 +108,8 @@ TEST(Failure, SilentRestartOfSuchAReceiverIsNoticedSoon) {
   expect_life_goes_on(lab);
 }
 
+// 4 MB take longer than the 60 us after which the sender dies, so the receiver is in the middle of
+// its reads.
 TEST(Failure, DeathOfTheSenderWhileItIsReadIsNoticed) {
   MessageLab lab(2);
   const std::uint64_t receive = lab[1].receive(1, 4000000);
@@ -127,6 +133,8 @@ TEST(Failure, MessagesToNobodyEndAsUnreachable) {
   }
 }
 
+// Numbers of messages that were lost in the partition must not be waited for afterwards: sender and
+// receiver begin a new epoch.
 TEST(Failure, APartitionFailsWhatWasUnderWayAndHealsIntoANewEpoch) {
   MessageLab lab(2);
   lab[1].receive(1, 100);
@@ -168,6 +176,8 @@ TEST(Failure, WhatArrivedBehindALostMessageIsDeliveredWhenTheNextEpochBegins) {
   EXPECT_EQ(lab[1].result(second)->length, 43U);
 }
 
+// A large message that waits for its receive, and a small one that comes later: both ends of the
+// protocol are tried.
 TEST(Failure, AMessengerThatIsClosedRefusesTheMessage) {
   MessageLab lab(2);
   const std::uint64_t waiting = lab[0].send(lab[1], 1, 100000);
@@ -201,6 +211,7 @@ TEST(Failure, AnEndpointThatAcceptsTheWatchIsNoMessenger) {
   EXPECT_EQ(lab[0].status(waiting), Status::bad_qpn);
 }
 
+// Told as such, and not as silence: it is a mistake of the configuration.
 TEST(Failure, AWrongQkeyIsTold) {
   MessageLab lab(2);
   srd::MessageAddress wrong = lab[0].address(lab[1]);

@@ -61,6 +61,7 @@ TEST(MessageHeader, RefusesWhatNoMessengerSends) {
     return !parse_header(bytes_of(header, payload)).has_value();
   };
   const std::vector<std::byte> whole = bytes_of(eager(0));
+  // A header has 48 bytes.
   EXPECT_FALSE(parse_header(std::span{whole}.first(47)).has_value());
   EXPECT_FALSE(parse_header({}).has_value());
   EXPECT_TRUE(refused(eager(5), 4)) << "too few bytes";

@@ -125,6 +125,7 @@ TEST(Limits, PostsBeyondTheLimitsAreRefusedWithoutEffect) {
   EXPECT_TRUE(lab[0].try_send(lab[1], 1, 10).has_value());
 }
 
+// A number of a peer that the engine never gave out.
 TEST(Limits, UnknownPeersAreRefused) {
   MessageLab lab(1);
   EXPECT_EQ(lab[0].messenger().post_send({.to = {srd::PeerId{77}, srd::Qpn{8}, 0}}),
@@ -275,6 +276,7 @@ TEST_F(Hostile, RequestsBeyondWhatASenderMayHaveAreDropped) {
   EXPECT_EQ(counters().out_of_window, 10U);
 }
 
+// An answer counts only if it comes from where the request went: any peer can guess small numbers.
 TEST_F(Hostile, AnswersToNothingAreCounted) {
   const std::uint64_t send = lab[1].send(lab[0], 1, 100000);
   lab.run_for(1ms);
@@ -342,6 +344,7 @@ TEST_F(Hostile, MessagesForAFormerLifeAreDropped) {
   EXPECT_EQ(lab[1].messenger().unexpected(), 0U);
 }
 
+// Each mistake is told by its own text; and a failed attempt leaves nothing behind.
 TEST(Config, WhatCannotWorkIsSaid) {
   MessageLab lab(1);
   const auto error = [&](srd::MessengerConfig config) {

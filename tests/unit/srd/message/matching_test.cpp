@@ -13,6 +13,7 @@ namespace {
 
 using srd::Status;
 
+// The receives are posted the other way round than the messages are sent.
 TEST(Matching, TakesTheTagAndNoOther) {
   MessageLab lab(2);
   const std::uint64_t two = lab[1].receive(2, 100);
@@ -131,6 +132,7 @@ TEST(Matching, OrderedOnesDo) {
   EXPECT_EQ(lab[1].result(second)->length, 2U);
 }
 
+// The cancelled receive ends once, as flushed, and the message goes to the next one.
 TEST(Cancel, EndsAPostedReceive) {
   MessageLab lab(2);
   const std::uint64_t unwanted = lab[1].receive(1, 100);

@@ -49,6 +49,7 @@ class Memory : public ::testing::Test {
   srd::RegionKey key;
 };
 
+// 9000 bytes at 100: several packets, and room on both sides in which a wrong offset would show.
 TEST_F(Memory, IsWritten) {
   fill(local, 1);
   const MessageCompletion done = write(100, 9000);
@@ -82,6 +83,8 @@ TEST_F(Memory, TellsItsOwnerOfAWriteWithAnImmediate) {
   EXPECT_EQ(first_difference(shared, 3), 10000U) << "all bytes are there when it is told";
 }
 
+// Beyond its end, after it was taken back, and against its rights: each is refused with its own
+// status.
 TEST_F(Memory, IsSafeFromOutside) {
   EXPECT_EQ(write(9999, 2).status, Status::out_of_bounds);
   EXPECT_EQ(read(10000, 1).status, Status::out_of_bounds);

@@ -48,6 +48,7 @@ TEST_P(Sizes, ArriveWithEveryByteWhetherExpectedOrNot) {
   }
 }
 
+// Around the borders of an eager message and of a packet; a prime beyond all of them; and 16 MiB.
 INSTANTIATE_TEST_SUITE_P(All, Sizes,
                          ::testing::Values(0, 1, 7, kEager - 1, kEager, kEager + 1, 1023, 1024,
                                            1025, 4096, 65536, 1000003, 16U << 20));
@@ -60,6 +61,7 @@ TEST(Message, WithoutAnImmediateHasNone) {
   EXPECT_FALSE(lab[1].result(receive)->has_immediate);
 }
 
+// The completion has all that an answer needs; nothing was exchanged beforehand.
 TEST(Message, NamesItsSenderSoThatItCanBeAnswered) {
   MessageLab lab(2);
   const std::uint64_t question = lab[1].receive(1, 10);
@@ -100,6 +102,8 @@ TEST_P(Truncation, IsAnErrorOfTheReceiverWithoutOverrun) {
 
 INSTANTIATE_TEST_SUITE_P(All, Truncation, ::testing::Values(0, 1, 899));
 
+// The sender took 3000 bytes for eager, and learns that they do not fit into the other end's
+// buffers: it has to ask first after all.
 TEST(Message, FitsAReceiverWithShorterPackets) {
   MessageLabConfig config = message_lab_config();
   config.engine.mtu_payload = 4096;
@@ -125,6 +129,8 @@ TEST(Message, FitsAReceiverWithShorterPackets) {
   EXPECT_EQ(lab[0].messenger().counters().converted, 1U);
 }
 
+// The lengths of the protocol have 32 bits and an engine refuses more than kMaxTransfer. The memory
+// is not touched, so one byte is enough.
 TEST(Message, LongerThanAGigabyteIsRefused) {
   MessageLab lab(2);
   std::byte one{};

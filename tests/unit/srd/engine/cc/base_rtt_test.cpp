@@ -10,6 +10,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// A peer that moves away must not be taken for congested for ever: after about a period (100 ms)
+// without a small sample the larger one counts.
 TEST(BaseRtt, FollowsASmallerMeasurementAtOnceAndALargerOneAfterAPeriod) {
   BaseRtt base(14us);
   base.add(time_at(1ms), 5us, false);
@@ -24,6 +26,7 @@ TEST(BaseRtt, FollowsASmallerMeasurementAtOnceAndALargerOneAfterAPeriod) {
   EXPECT_EQ(base.get(), 9us);
 }
 
+// A queue of 200 us that stands for seconds: if it became the base, the control would keep it.
 TEST(BaseRtt, NeverExceedsWhatWasTold) {
   BaseRtt base(14us);
   for (int ms = 1; ms < 2000; ++ms) {
@@ -48,7 +51,8 @@ TEST(BaseRtt, AStandingQueueThatMarksIsNotTakenForDistance) {
   EXPECT_EQ(base.get(), 5us);
 }
 
-// The question may travel by a shorter path, or with priority.
+// A base beyond what was told was proved by data (accept()). The answer to a distance question must
+// not lower it, because the question may travel by a shorter path, or with priority.
 TEST(BaseRtt, WhatDataProvedIsTakenBackByDataOnly) {
   BaseRtt base(14us);
   base.limit(14us);
@@ -65,6 +69,8 @@ TEST(BaseRtt, WhatDataProvedIsTakenBackByDataOnly) {
   EXPECT_EQ(base.get(), 20us);
 }
 
+// Clocks that step back and peers that lie: the base stays between 1 ns, which can be divided by,
+// and what was told.
 TEST(BaseRtt, NonsenseStaysWithinReason) {
   BaseRtt base(14us);
   base.add(time_at(1ms), Duration{-5}, false);

@@ -14,7 +14,8 @@
 namespace weft::srd::testing {
 
 // Sizes in bytes, times in nanoseconds. The queue is where the bytes are; links beside it only
-// delay.
+// delay. The numbers are those of the reference network: a bandwidth-delay product of 42 packets,
+// marking between 9 and 35 packets, room for 43.
 struct BottleneckConfig {
   Rate rate = Rate::gbps(100);
   Duration base_rtt{14'023};
@@ -96,6 +97,8 @@ class Bottleneck {
   }
 
  private:
+  // One sender. `in_flight` and `delivered` in bytes; it is paced until `paced_until`, and
+  // `waiting` while a wake event for that time is posted.
   struct Sender {
     CongestionControl cc;
     Bytes in_flight = 0;
@@ -108,6 +111,7 @@ class Bottleneck {
   enum class Kind : std::uint8_t { arrive, depart, ack, trimmed, lost, wake };
   struct Event {
     TimePoint at;
+    // Ties are broken by age, so that runs can be repeated.
     std::uint64_t order;
     Kind kind;
     std::size_t sender;
@@ -127,6 +131,8 @@ class Bottleneck {
     events_.push(event);
   }
 
+  // Sends as long as window and pacing allow. One packet is allowed whatever the window is, as in
+  // the engine.
   void send(std::size_t i) {
     Sender& s = senders_[i];
     while (!s.stopped && s.in_flight + config_.mtu <= std::max(s.cc.window(), config_.mtu)) {

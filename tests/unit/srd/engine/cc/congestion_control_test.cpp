@@ -22,7 +22,7 @@ CcTuning network() {
   return tuning;
 }
 
-// With as much under way as was acknowledged.
+// An acknowledgement of `acked` bytes, with as many still in flight.
 AckSample ack(TimePoint now, Bytes acked, Duration rtt, bool congested, std::uint16_t path = 0) {
   AckSample s;
   s.now = now;
@@ -112,6 +112,8 @@ TEST_P(EveryControl, IsNeverSmallerThanOnePacket) {
   }
 }
 
+// 300 acknowledgements of a congested network, then 20 ms of an empty one. A control that kept its
+// small window would never use the network again.
 TEST_P(EveryControl, GrowsAgainWhenTheNetworkIsFree) {
   CongestionControl cc = make_congestion_control(GetParam(), network()).value();
   const Bytes at_first = cc.window();
@@ -159,6 +161,7 @@ TEST(MpRdma, AddsOnePacketPerWindowAndTakesAQuarterOfWhatIsMarked) {
   EXPECT_NEAR(static_cast<double>(before - cc.window()), 2000 + 4150, 1);
 }
 
+// Windows settle where growth and cuts balance: the more bytes are marked, the smaller.
 TEST(Dctcp, TheCutFollowsTheShareOfMarkedBytes) {
   CcTuning tuning = network();
   tuning.initial_window = 200'000;

@@ -44,6 +44,8 @@ TEST(CreditScheduler, GrantsWhatIsAskedForAndNoMore) {
   EXPECT_EQ(s.next_due(), kNever);
 }
 
+// Credits are units of 256 bytes. Grants must come close to the rate of the line and never exceed
+// it: what is granted beyond it would only queue up.
 TEST(CreditScheduler, TurnsJustBelowTheRateOfTheLine) {
   CreditTuning tuning;
   tuning.line_rate = Rate::gbps(100);
@@ -53,6 +55,8 @@ TEST(CreditScheduler, TurnsJustBelowTheRateOfTheLine) {
   EXPECT_NEAR(bytes * 8 / 10e-3 / 100e9, 0.998, 0.0015);
 }
 
+// Half of all that is wanted has been granted: whoever is not satisfied has as much as anybody, but
+// for one quantum of 32 credits.
 TEST(CreditScheduler, IsFairWhateverTheDemands) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -78,6 +82,8 @@ TEST(CreditScheduler, IsFairWhateverTheDemands) {
   }
 }
 
+// The caller comes a second late: grants for all of that time at once would be an incast of the
+// receiver's own making.
 TEST(CreditScheduler, ALateCallerCatchesUpOnlyALittle) {
   CreditScheduler s{CreditTuning{}};
   ASSERT_TRUE(s.on_demand(time_at(0us), PeerId{0}, 1U << 30));
@@ -89,6 +95,8 @@ TEST(CreditScheduler, ALateCallerCatchesUpOnlyALittle) {
   EXPECT_LE(grants, 6);
 }
 
+// The clock of grants must not stay behind while nobody asks, or the next demand would be granted
+// all at once.
 TEST(CreditScheduler, IdleTimeIsNotSavedUp) {
   CreditScheduler s{CreditTuning{}};
   ASSERT_TRUE(s.on_demand(time_at(0us), PeerId{0}, 32));
@@ -135,6 +143,7 @@ TEST(CreditScheduler, RefusesPeersBeyondItsLimit) {
   EXPECT_FALSE(s.on_demand(time_at(0us), PeerId{10}, 1));
 }
 
+// Demands are running totals in 32 bits. A wrap must not look like a late, smaller demand.
 TEST(CreditScheduler, DemandsWrapAround) {
   CreditTuning tuning;
   tuning.quantum = Bytes{1} << 28;
@@ -160,6 +169,7 @@ TEST(CreditBalance, SendsItsInitialWindowWithoutAsking) {
   EXPECT_FALSE(balance.may_send(4000));
 }
 
+// Grants are totals as well: a late or a repeated one must add nothing.
 TEST(CreditBalance, AsksForTheRestOnceAndSendsWhatIsGranted) {
   CreditBalance balance(1000, 1000);
   balance.want(1000 + 10 * 256);

@@ -8,6 +8,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// The period is 100 ms.
 TEST(DistanceQuestion, IsAskedOnceAPeriod) {
   DistanceQuestion question;
   ASSERT_TRUE(question.due(time_at(1us)));
@@ -18,6 +19,8 @@ TEST(DistanceQuestion, IsAskedOnceAPeriod) {
   EXPECT_TRUE(question.due(time_at(101ms)));
 }
 
+// A peer that does not answer, for a second: a question each round trip would be a load of its own,
+// and none would never learn the distance.
 TEST(DistanceQuestion, IsRepeatedLessAndLessOften) {
   DistanceQuestion question;
   TimePoint now = time_at(1us);
@@ -32,7 +35,8 @@ TEST(DistanceQuestion, IsRepeatedLessAndLessOften) {
   EXPECT_LE(asked, 25);
 }
 
-// Else a late answer would make the peer nearer than it is.
+// Only the answer to the latest question measures: a late answer to an earlier one, timed from the
+// latest, would make the peer nearer than it is.
 TEST(DistanceQuestion, AnAnswerToAnEarlierOneMeasuresNothing) {
   DistanceQuestion question;
   const std::uint32_t first = question.ask(time_at(0us), 40us);

@@ -72,6 +72,8 @@ TEST_F(Health, WhateverProvesDeliveryTakesAPathBack) {
   }
 }
 
+// The first probe leaves when an answer could have come, the next ones less and less often: a dead
+// path costs hardly anything.
 TEST_F(Health, ProbesLeaveAtGrowingDistanceUpToTheInterval) {
   event(3, PathEvent::timeout);
   std::vector<Duration> gaps;

@@ -27,6 +27,7 @@ PathSelector selector(std::string_view name, std::uint16_t paths, std::uint64_t 
   return make_path_selector(name, paths, seed, PathTuning{}).value();
 }
 
+// How often each path was taken in so many picks.
 std::map<std::uint16_t, int> histogram(PathSelector& s, int picks, TimePoint now = time_at(1us)) {
   std::map<std::uint16_t, int> counts;
   for (int i = 0; i < picks; ++i) {
@@ -81,6 +82,7 @@ TEST_P(EverySelector, PicksOnlyExistingPathsUnderAnyFeedback) {
   }
 }
 
+// Simulations are functions of their seed: a selector that drew from anywhere else would end that.
 TEST_P(EverySelector, GivesTheSameChoicesForTheSameSeed) {
   PathSelector a = selector(GetParam(), 64, 7);
   PathSelector b = selector(GetParam(), 64, 7);
@@ -119,6 +121,7 @@ TEST(Oblivious, UsesEachPathOncePerRound) {
   }
 }
 
+// With one order for ever, senders in step would meet on the same path in each round.
 TEST(Oblivious, ChangesTheOrderFromRoundToRound) {
   PathSelector s = selector("oblivious", 64, 3);
   std::set<std::vector<std::uint16_t>> orders;
@@ -188,6 +191,8 @@ TEST(Mixed, RecyclesEachCleanPathOnceInOrderThenSprays) {
   EXPECT_EQ(histogram(s, 10 * 64).count(50), 0U);  // the bitmap remembers
 }
 
+// Path 9 has been noted as clean five times before it fails: none of these notes may lead back to
+// it.
 TEST(Mixed, ForgetsAPathThatTimedOut) {
   PathSelector s = selector("mixed", 64);
   for (int i = 0; i < 5; ++i) {
@@ -199,6 +204,8 @@ TEST(Mixed, ForgetsAPathThatTimedOut) {
   EXPECT_EQ(counts.at(8), 5);
 }
 
+// 4 of 16 paths are four times as slow. They have to be tried now and then all the same, or a path
+// that recovers would never be found.
 TEST(Po2, PrefersFastPathsAndNeverForgetsTheSlowOnes) {
   PathSelector s = selector("po2", 16);
   int slow = 0;
@@ -213,6 +220,7 @@ TEST(Po2, PrefersFastPathsAndNeverForgetsTheSlowOnes) {
   EXPECT_GT(slow, 20);
 }
 
+// Two congested rounds, a good one, two congested: the count has to begin again at the good one.
 TEST(Plb, MovesAfterThreeCongestedRoundsInARow) {
   const PathTuning tuning;
   PathSelector s = selector("plb", 64);

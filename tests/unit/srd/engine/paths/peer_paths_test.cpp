@@ -13,6 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// With every policy: the health of paths must rule whatever policy chooses among them.
 class PeerPathsOf : public testing::TestWithParam<std::string_view> {
  protected:
   static PeerPaths make(std::uint16_t paths, std::uint64_t seed = 1) {
@@ -57,6 +58,8 @@ TEST_P(PeerPathsOf, AfterAFailureOnlyProvenPathsAreUsed) {
   }
 }
 
+// All paths timed out, but the peer may be back: each path has to be tried in turn, or a sender on
+// a dead one would stay there.
 TEST_P(PeerPathsOf, StillSendsWhenAllPathsAreBad) {
   PeerPaths peer = make(8);
   TimePoint now = time_at(1ms);
@@ -72,6 +75,7 @@ TEST_P(PeerPathsOf, StillSendsWhenAllPathsAreBad) {
   EXPECT_EQ(tried.size(), 8U);
 }
 
+// The packet may have been lost because of its path.
 TEST_P(PeerPathsOf, ARetransmissionLeavesOnAnotherPath) {
   PeerPaths peer = make(4);
   for (int i = 0; i < 200; ++i) {
