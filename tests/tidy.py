@@ -109,6 +109,7 @@ PRIVATE = re.compile(r"(?<![\w.])/(work|home/\w+|Users/\w+)/|\.\./shar" r"ed\b"
                      r"|\b(AI|coding|sub-?) ?ag" r"ents?\b|\b(this|previous|next) sess" r"ion\b")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+SIZED_TYPE = re.compile(r"\bstd::u?int(?:ptr|max|(?:_fast|_least)?(?:8|16|32|64))_t\b")
 
 # --- The specification. `[wire 3.4]` cites a section, `[wire 3.8, 4.8]` two.
 SPECIFICATION = "docs/wire.md"
@@ -203,6 +204,7 @@ class Tidy:
         self.check_citations()
         self.check_documents()
         self.check_dead_files()
+        self.check_sized_types()
         exceptions = self.read_exceptions()
         self.check_function_length(exceptions["long"])
         self.check_unused_names(exceptions["keep"])
@@ -373,6 +375,23 @@ class Tidy:
             elif suffix in SCRIPTS and path not in listed and not self.is_named(path):
                 self.find(path, 1, "dead-file",
                           f"no {BUILD_LISTS}, script or document names it: do so, or remove it")
+
+    def check_sized_types(self):
+        """Which standard header brings <cstdint> along differs from compiler to compiler."""
+        ahead = {path: {found[2] for found in map(INCLUDE.match, text.split("\n")) if found}
+                 for path, text in self.texts.items() if PurePosixPath(path).suffix in CPP}
+        for path in ahead:
+            used = next((number for number, line in numbered(self.bare[path])
+                         if SIZED_TYPE.search(line)), None)
+            if used is None:
+                continue
+            reached, left = set(), [path]
+            while left:
+                for header in ahead.get(left.pop(), set()) - reached:
+                    reached.add(header)
+                    left.append(header)
+            if "cstdint" not in reached:
+                self.find(path, used, "sized-type", "include <cstdint>: no header of ours does")
 
     def listed_files(self):
         """The sources and scripts that the build's lists name, from the root of the tree."""

@@ -47,12 +47,13 @@ CLEAN = {
     + "  int ready() const { return size() + kMax + kFew; }\n  int size() const;\n};\n"
     + "inline constexpr int kMax = 3;\ninline constexpr int kFew{2};\n#define READY m.ready()\n"
     + "enum class Kind { kNobodys };\nvoid start(int how = first());\nint first();\n",
-    "srd/engine/peer.hpp": HEADER,
+    "srd/engine/peer.hpp": HEADER + "#include <cstdint>\n",
     "srd/io/udp.cpp": TOP + '#include "srd/net/machine.hpp"\n#include <mutex>\n'
     + "int M::size() const { return first(); }\nauto used = &start;\n// [wire 3.4]\n",
     "emu/cli/main.cpp": TOP + '#include <cstdio>\nint main() { std::puts(getenv("HOME")); }\n'
     + "namespace n {\n" + function(LONG_FUNCTION).replace("{\n", "{\n\n// Why.\n", 1) + "}\n",
-    "tests/unit/t.cpp": TOP + '#include "srd/engine/peer.hpp"\n// [wire 1, 3.4] packet[wire::k]\n',
+    "tests/unit/t.cpp": TOP + '#include "srd/engine/peer.hpp"\n// [wire 1, 3.4] packet[wire::k]\n'
+    + "std::int32_t there;\n",
     "docs/wire.md": SPECIFICATION + "A line of prose may be long; " * 8 + "so be it.\n" * 700,
     "build/junk.cpp": "\t",
 }
@@ -152,6 +153,10 @@ BROKEN = {
         ("srd/engine/check.cpp", TOP),  # the list that names one of this name is another folder's
         ("tests/unit/orphan_test.cpp", TOP),
         ("tests/e2e/orphan.py", "# Owns nothing, for the test.\n"),
+    ],
+    "sized-type": [
+        ("srd/base/a.cpp", TOP + "std::uint64_t a;\n"),
+        ("srd/base/a.cpp", TOP + '#include "srd/base/time.hpp"\nstd::uintptr_t a;\n'),
     ],
     "long-function": [
         ("srd/base/a.cpp", TOP + function(LONG_FUNCTION + 1)),

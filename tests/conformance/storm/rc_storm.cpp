@@ -17,6 +17,7 @@
 
 #include <array>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <iterator>
 #include <map>

@@ -5,6 +5,7 @@
 #include <infiniband/verbs.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
