@@ -389,6 +389,10 @@ void Engine::on_packet(TimePoint now, const srd::RxPacket& rx, const wire::Datag
   const Arrival arrival{packet, rx, outer};
   // Everything that can be wrong with a packet before its contents: it is dropped without an
   // answer, as the specification wants it.
+  if ((packet.pkey & kPkeyBits) != kPkeyBits) {
+    ++counters_.stray_pkts;
+    return;
+  }
   if (packet.destination_qpn == wire::kMulticastQpn) {
     on_multicast(arrival);
     return;
@@ -398,8 +402,7 @@ void Engine::on_packet(TimePoint now, const srd::RxPacket& rx, const wire::Datag
   if (qp == nullptr || (!is_cnp && wire::transport_of(packet.opcode) != transport_of(qp->type)) ||
       !(packet.has(wire::kResponse) || is_cnp ? hears_responses(qp->state())
                                               : hears_requests(qp->state())) ||
-      (qp->type != QpType::ud && !is_from_its_peer(*qp, arrival)) ||
-      (packet.pkey & kPkeyBits) != kPkeyBits) {
+      (qp->type != QpType::ud && !is_from_its_peer(*qp, arrival))) {
     ++counters_.stray_pkts;
     return;
   }

@@ -116,9 +116,10 @@ TEST_F(Ud, HearsItsGroups) {
   group.bytes[12] = std::byte{239};
   post_receive(64);
   post_receive(64);
-  const auto arrive = [&] {
+  const auto arrive = [&](std::uint16_t pkey = 0xFFFF) {
     auto packet = datagram();
     packet.destination_qpn = wire::kMulticastQpn;
+    packet.pkey = pkey;
     std::array<std::byte, wire::kLargestHeader> bytes{};
     srd::RxPacket rx;
     rx.from = host(2);
@@ -132,6 +133,8 @@ TEST_F(Ud, HearsItsGroups) {
   EXPECT_FALSE(bench.completion());
   EXPECT_NE(bench.engine.attach_multicast(bench.qpn, host(1)), 0);
   ASSERT_EQ(bench.engine.attach_multicast(bench.qpn, group), 0);
+  arrive(0x1234);  // a member of another partition, as with datagrams to one
+  EXPECT_FALSE(bench.completion());
   arrive();
   EXPECT_TRUE(bench.completion());
   ASSERT_EQ(bench.engine.detach_multicast(bench.qpn, group), 0);
