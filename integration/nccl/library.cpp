@@ -22,9 +22,10 @@ constexpr Duration kDrain = std::chrono::milliseconds{200};
 
 struct Library {
   // Guards the lifetime of devices. Calls for connections do not take it: they hold a Nic already.
-  std::mutex mutex;  // of the life of devices; calls for connections do not take it
+  std::mutex mutex;
   abi::Logger logger = nullptr;
-  // Calls of init() without their finalize(). Versions below 11 have no finalize() at all.
+  // Calls of init() that succeeded and have had no finalize(): NCCL finalizes what it has
+  // initialised. Versions below 11 have no finalize() at all.
   int users = 0;
   Settings settings;
   // By pointer, since NCCL keeps pointers to names.
@@ -126,11 +127,14 @@ abi::Result init(abi::Logger logger) {
     Library& all = library();
     const std::scoped_lock lock(all.mutex);
     all.logger = logger;
-    ++all.users;
     if (all.devices.empty()) {
       prepare(all);
     }
-    return all.devices.empty() ? abi::kSystemError : abi::kSuccess;
+    if (all.devices.empty()) {
+      return abi::kSystemError;
+    }
+    ++all.users;
+    return abi::kSuccess;
   });
 }
 

@@ -325,6 +325,7 @@ void Rma::fail_member(Group& group, std::uint32_t rank, Outcome outcome) {
     for (const std::uint32_t slot : channel.operations) {
       operations_[slot].listed = false;
       end(operations_[slot], outcome);
+      recycle(operations_[slot]);
     }
     channel.operations.clear();
     channel.posted = 0;
