@@ -248,17 +248,22 @@ Result connect(int, void* handle, void** connection, DeviceHandle** device) {
     std::memcpy(handle, &place, sizeof place);
   }
   const int fd = place.fd - 1;
+  // The number may be somebody else's by the next call with this handle: that one begins anew.
+  const auto give_up = [&] {
+    ::close(fd);
+    place.fd = 0;
+    std::memcpy(handle, &place, sizeof place);
+    return kRemoteError;
+  };
   if (::connect(fd, reinterpret_cast<sockaddr*>(&place.address), sizeof place.address) != 0 &&
       errno != EISCONN) {
     if (errno == EINPROGRESS || errno == EALREADY || errno == EINTR) {
       return kSuccess;
     }
-    ::close(fd);
-    return kRemoteError;
+    return give_up();
   }
   if (::send(fd, &kGreeting, sizeof kGreeting, MSG_NOSIGNAL) != sizeof kGreeting) {
-    ::close(fd);
-    return kRemoteError;
+    return give_up();
   }
   *connection = adopt(fd, true);
   return kSuccess;

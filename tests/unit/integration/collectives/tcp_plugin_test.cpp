@@ -1,5 +1,6 @@
 // Owns the proof that no call of the TCP yardstick waits for anybody.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -103,6 +104,26 @@ TEST(TcpPlugin, WhoSaysNothingOrTheWrongThingStandsInNobodysWay) {
       accepted = accepted || accepts(net, end.listener);
     }
     return accepted && net.close_listener(end.listener) == kSuccess && silent >= 0;
+  }));
+}
+
+// A connection that has failed forgets its socket: by the next call with the same handle, the
+// number may be that of somebody else's file.
+TEST(TcpPlugin, AConnectionThatHasFailedTouchesNobodysFile) {
+  EXPECT_TRUE(ends([] {
+    const auto loaded = load_net(WEFT_TCP_PLUGIN, std::nullopt);
+    Net& net = *loaded->net;
+    Listening end = listen(net);
+    if (net.close_listener(end.listener) != kSuccess) {
+      return false;
+    }
+    void* sender = nullptr;
+    while (net.connect(0, end.handle, sender) == kSuccess) {
+    }
+    const int file = ::dup(STDIN_FILENO);  // it gets the lowest number that is free
+    while (net.connect(0, end.handle, sender) == kSuccess) {
+    }
+    return file >= 0 && ::fcntl(file, F_GETFD) >= 0 && sender == nullptr;
   }));
 }
 
