@@ -92,9 +92,12 @@ class MoreNetworks {
       entry.name, device.interface, {}
     };
     for (const GivenAddress& one : given) {
-      if (!entry.taken.insert(one.address).second) {
+      if (entry.taken.contains(one.address)) {
         return note("another pod has that address");
       }
+    }
+    for (const GivenAddress& one : given) {
+      entry.taken.insert(one.address);
       interface.addresses.push_back(one.address.text());
       entry.subnets.emplace(one.subnet_text, one.subnet);
     }
@@ -115,8 +118,8 @@ class MoreNetworks {
         }
         if (gateway.number <= subnet.first.number) {
           return fail(ErrorCode::invalid_argument,
-                      fmt::format("network '{}': the pods have all addresses of {}, and the "
-                                  "container engine needs one",
+                      fmt::format("network '{}': {} has no address left for the gateway that the "
+                                  "container engine needs",
                                   entry.name, text));
         }
         network.subnets.emplace_back(text, gateway.text());

@@ -99,7 +99,7 @@ TEST(PodLab, TheGatewayIsAnAddressThatNobodyHas) {
   const auto full = k8s::plan_of(k8s::kPolicy, changed(k8s::kNetwork, "0/24", "0/29"),
                                  changed(changed(k8s::kJob, "parallelism: 64", "parallelism: 6"),
                                          "completions: 64", "completions: 6"));
-  EXPECT_THAT(make_pod_lab(full, {}).error().message, HasSubstr("the container engine needs one"));
+  EXPECT_THAT(make_pod_lab(full, {}).error().message, HasSubstr("no address left for the gateway"));
 }
 
 // A pod may be on one network twice; an engine connects a container to it once.
