@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "srd/base/check.hpp"
 #include "srd/base/prefetch.hpp"
@@ -15,6 +16,8 @@ namespace {
 
 constexpr srd::Qpn kQpn{1};
 constexpr Bytes kEverything = 1ULL << 40;  // no flow is larger
+// In a cookie, beside the flow's number: the flow ends with this write.
+constexpr std::uint64_t kLastPiece = 1ULL << 32;
 
 srd::EngineConfig for_host(fabric::PortId self, srd::EngineConfig config) {
   config.attachment = srd::AttachmentId{0};
@@ -54,23 +57,30 @@ void EngineTransport::post(Rest& rest) {
   while (rest.posted < rest.flow.bytes) {
     const auto length = static_cast<std::uint32_t>(
         std::min<Bytes>(rest.flow.bytes - rest.posted, srd::kMaxTransfer));
+    const bool is_last = rest.posted + length == rest.flow.bytes;
+    // Writes overtake each other, and the last one announces the flow: it waits for the others.
+    if (const auto before = pieces_.find(rest.flow.flow);
+        is_last && before != pieces_.end() && before->second.in_engine > 0) {
+      before->second.last = rest;
+      break;
+    }
     srd::WriteRequest request;
     request.peer = *peer;
     request.source = kQpn;
     request.destination = kQpn;
-    request.cookie = rest.flow.flow;
+    request.cookie = rest.flow.flow | (is_last ? kLastPiece : 0);
     request.segments[0] = {nullptr, length};
     request.remote_key = (*keys_)[rest.flow.destination];
     request.phantom = true;
-    if (rest.posted + length == rest.flow.bytes) {
+    if (is_last) {
       request.immediate = rest.flow.flow;
     }
     if (engine_.post(request) != srd::PostResult::accepted) {
       return;  // poll() tries again when something has completed
     }
     rest.posted += length;
-    if (rest.flow.bytes > srd::kMaxTransfer) {
-      ++pieces_[rest.flow.flow];
+    if (!is_last) {
+      ++pieces_[rest.flow.flow].in_engine;
     }
   }
   waiting_.pop_front();
@@ -93,12 +103,21 @@ std::size_t EngineTransport::poll(std::span<FlowEvent> events) {
       continue;
     }
     const auto flow = static_cast<std::uint32_t>(completion.cookie);
-    if (const auto it = pieces_.find(flow); it != pieces_.end() && --it->second > 0) {
+    const auto it = pieces_.find(flow);
+    if ((completion.cookie & kLastPiece) == 0) {
+      Pieces& pieces = it->second;
+      pieces.failed |= completion.status != srd::Status::ok;
+      if (--pieces.in_engine == 0 && pieces.last) {
+        waiting_.push_back(*std::exchange(pieces.last, std::nullopt));
+      }
       continue;
     }
-    pieces_.erase(flow);
-    events[count++] = {flow, completion.status == srd::Status::ok ? FlowEvent::Kind::sent
-                                                                  : FlowEvent::Kind::failed};
+    const bool failed =
+        completion.status != srd::Status::ok || (it != pieces_.end() && it->second.failed);
+    events[count++] = {flow, failed ? FlowEvent::Kind::failed : FlowEvent::Kind::sent};
+    if (it != pieces_.end()) {
+      pieces_.erase(it);
+    }
   }
   // The completions taken above have made room in the engine. Post until a flow stays in the queue:
   // then the engine is full again.

@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -15,8 +16,8 @@ namespace weft::sim {
 // Flows are posted in the order in which they are handed over: a flow that does not fit into the
 // engine holds up those behind it. The last write of a flow carries the flow's number as its
 // immediate data, which tells the receiver that the flow has arrived. A flow beyond kMaxTransfer (1
-// GiB) is several writes, and SRD does not order them: its end may be announced while packets of an
-// earlier write are being repeated.
+// GiB) is several writes. SRD does not order them, so the last one is posted when all others have
+// completed.
 class EngineTransport final : public HostTransport {
  public:
   // The configuration must have passed validate(). This class sets its attachment and derives its
@@ -45,17 +46,23 @@ class EngineTransport final : public HostTransport {
     FlowStart flow;
     Bytes posted = 0;
   };
-  // Posts as much as the engine takes. When all of the flow is posted, removes it from waiting_:
-  // `rest` must be the first one there, and is gone after the call.
+  // What has become of the writes of a flow that go before its last one.
+  struct Pieces {
+    std::uint32_t in_engine = 0;  // posted, and not completed
+    bool failed = false;          // one of them did
+    std::optional<Rest> last;     // the last write, while it waits for those in the engine
+  };
+  // Posts as much as the engine takes. When all of the flow is posted, or only its last write waits
+  // for others, removes it from waiting_: `rest` must be the first one there, and is gone after the
+  // call.
   void post(Rest& rest);
 
   bool checks_packets_;
   srd::Engine engine_;
   std::shared_ptr<Keys> keys_;
   std::deque<Rest> waiting_;
-  // Of flows of more than one write, by flow: writes that have been posted and have not completed.
-  // The flow ends when its count is back at 0.
-  std::unordered_map<std::uint32_t, std::uint32_t> pieces_;
+  // Of flows of more than one write, by flow: all writes but the last.
+  std::unordered_map<std::uint32_t, Pieces> pieces_;
 };
 
 }  // namespace weft::sim

@@ -58,8 +58,7 @@ Recorder::Recorder(const Scenario& scenario, Simulation& simulation, bool series
   for (std::uint32_t index = 0; index < scenario.faults.size(); ++index) {
     const fabric::Fault& fault = scenario.faults[index];
     const std::uint32_t times = fault.every > Duration::zero() ? fault.times : 1;
-    // 64: fault_ends() in report.cpp repeats this limit, and the two lists must match.
-    for (std::uint32_t n = 0; n < std::min(times, 64U); ++n) {
+    for (std::uint32_t n = 0; n < std::min(times, kMaxOccurrences); ++n) {
       const fabric::Picos from = fabric::picos(fault.at + fault.every * n);
       const auto id = static_cast<std::uint32_t>(occurrences_.size());
       Occurrence& it = occurrences_.emplace_back();

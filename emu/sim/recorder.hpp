@@ -27,7 +27,8 @@ class Recorder final : public SimulationObserver {
  public:
   Recorder(const Scenario& scenario, Simulation& simulation, bool series, bool trace);
 
-  static constexpr std::size_t kMaxSamples = 2000;  // even
+  static constexpr std::size_t kMaxSamples = 2000;      // even
+  static constexpr std::uint32_t kMaxOccurrences = 64;  // of a fault that comes again
 
   [[nodiscard]] fabric::Picos sample_every() const { return every_; }
   // One timeline for each time that a fault strikes, for the first 64 times of a fault that

@@ -148,11 +148,12 @@ std::string paths(const Recorder& recorder, std::string& most) {
 }
 
 // The ends of faults in microseconds, -1 for a fault that stays; in the order of
-// Recorder::timelines(), whose limit of 64 occurrences per fault it repeats.
+// Recorder::timelines(), and as many of each.
 std::string fault_ends(const Scenario& scenario) {
   std::string text;
   for (const fabric::Fault& fault : scenario.faults) {
-    const std::uint32_t times = fault.every > Duration::zero() ? std::min(fault.times, 64U) : 1;
+    const std::uint32_t times =
+        fault.every > Duration::zero() ? std::min(fault.times, Recorder::kMaxOccurrences) : 1;
     for (std::uint32_t n = 0; n < times; ++n) {
       const double end =
           fault.lasts > Duration::zero()
