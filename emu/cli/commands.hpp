@@ -18,8 +18,8 @@ inline constexpr int kUsage = 2;
 using Work = std::function<int()>;
 
 // The words of the command line after the first `--`, none without one. Those of `run`, `exec`,
-// `matrix` and `lab` are another program's, and CLI11 never sees them: it takes words in brackets
-// for lists.
+// `matrix`, `lab` and `softroce` are another program's, and CLI11 never sees them: it takes words
+// in brackets for lists.
 [[nodiscard]] std::span<char* const> words_after_dashes();
 
 // A command lives in command_<name>.cpp, with one function

@@ -262,7 +262,7 @@ def pairs_table(outcomes):
     return lines
 
 
-DOCUMENT = """# Our soft-RoCE beside Linux's, on the same programs
+DOCUMENT = """# The same programs on our soft-RoCE and on Linux's
 
 What each back end does with the same programs, alone; how they speak with each other is in
 [interop.md](interop.md). Written by

@@ -39,7 +39,8 @@ constexpr std::size_t kWholeDestroyCq = 24;
 }  // namespace
 
 // Command, least bytes of the common body and reply, handler, and whether only some drivers have
-// it. The kernel's own table says the same; a test (command_fields_test.cpp) tries each length.
+// it. The kernel's own table says the same; refused_commands_test.cpp tries the lengths of those
+// that all drivers have.
 const UverbsFile::Entry UverbsFile::kLegacy[] = {
     {number(Command::get_context), 8, 8, &UverbsFile::get_context},
     {number(Command::query_device), 8, sizeof(abi::QueryDevice), &UverbsFile::query_device},

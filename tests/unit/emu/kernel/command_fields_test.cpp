@@ -1,5 +1,5 @@
-// Tests of every field of every command, one at a time out of its range: the errno is that of
-// Linux's core, or of its driver where the core has no opinion.
+// Tests of the commands that EFA devices have, with one field at a time out of its range: the errno
+// is that of Linux's core, or of its driver where the core has no opinion.
 #include <algorithm>
 #include <memory>
 
@@ -221,7 +221,8 @@ TEST_F(CommandFields, LibrariesThatSayTooLittleDestroyTheirQueues) {
   EXPECT_EQ(file.write(3, bytes.data(), bytes.size()), -EINVAL);  // of this size, it says so
 }
 
-// The reply of the one extended command: at least the common part and its length.
+// The reply of query_device, the only extended command that EFA devices have: at least the common
+// part and its length.
 TEST_F(CommandFields, AnExtendedReplyNeedsItsRoom) {
   std::vector<std::byte> room(512);
   const auto query = [&](std::uint16_t words, std::uint64_t response, std::uint32_t reserved = 0) {

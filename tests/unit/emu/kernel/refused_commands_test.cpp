@@ -1,5 +1,5 @@
-// Tests of commands with bodies of the wrong size and replies to nowhere, for every command there
-// is.
+// Tests of commands with bodies of the wrong size and replies to nowhere, for every command of the
+// older form that all drivers have, but get_context.
 #include <unistd.h>
 
 #include <new>
