@@ -2,8 +2,8 @@
 # Owns the tool image, and the compose file that starts a network from it.
 """usage: image.py WEFT image|compose
 
-image: makes the image twice, as `./weft build image` does, above a base that is there already; looks
-into it, and runs it with podman. compose: starts containers/compose/compose.yaml with it, by
+image: makes the image twice, as `./weft build image` does, above a base that is there already,
+looks into it, and runs it with podman. compose: starts containers/compose/compose.yaml with it, by
 `docker compose` or docker-compose and podman's service, with nodes of Debian's own programs, has
 these talk, and takes it down. Needs root. Exit code 0, or 77 with the reason if this machine
 cannot."""
@@ -46,7 +46,9 @@ def make_image(packages, archive):
 
 
 def packages_of(weft, folder):
-    return make_packages(shutil.which("cmake"), Path(weft).parents[2], folder / "packages")[0].parent
+    place = folder / "packages"
+    make_packages(shutil.which("cmake"), Path(weft).parents[2], place)
+    return place
 
 
 def look_into(archive):
