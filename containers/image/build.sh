@@ -23,6 +23,10 @@ if [ "$base" = "$store/base" ]; then
     { tail -n 5 "$store/log" >&2; exit 1; }
   rm -rf "$base"/var/cache/apt/* "$base"/var/lib/apt/lists/* "$base"/var/log/* \
     "$base"/usr/share/doc/* "$base"/usr/share/man/* "$base"/usr/share/locale/*
+  # What says where and when it was made: two bases of the same packages are to be the same. The day
+  # of the passwords' last change is that of the commit.
+  rm -f "$base"/var/cache/ldconfig/aux-cache "$base"/etc/resolv.conf "$base"/etc/hostname
+  sed -i "s/^\([^:]*:[^:]*\):[0-9]*:/\1:$((SOURCE_DATE_EPOCH / 86400)):/" "$base"/etc/shadow*
 fi
 printf 'FROM scratch\nCOPY . /\n' >"$store/Containerfile"
 engine build --quiet --timestamp "$SOURCE_DATE_EPOCH" --file "$store/Containerfile" \
@@ -35,5 +39,18 @@ engine build --quiet --isolation chroot --pull-never --timestamp "$SOURCE_DATE_E
   "$store/context" >/dev/null
 size() { engine images --json "$1" | sed -n 's/.*"size": "\(.*\)".*/\1/p'; }
 echo "image $(size weft), of which Debian's base $(size weft-base)"
-engine push --quiet weft "oci-archive:$archive:weft"
+
+# An OCI archive, with the list that docker looks for beside it: without containerd's store, docker
+# takes no other (seen with 26).
+layout=$store/layout
+engine push --quiet weft "oci:$layout:weft" >/dev/null
+blobs_of() {  # FILE; the blobs that it names, as paths
+  grep -o '"digest":"sha256:[0-9a-f]*"' "$layout/$1" | sed 's,.*sha256:\(.*\)",blobs/sha256/\1,'
+}
+blobs_of "$(blobs_of index.json)" | awk '
+  { printf NR == 1 ? "[{\"Config\":\"%s\",\"RepoTags\":[\"weft:latest\"],\"Layers\":[" \
+                   : NR == 2 ? "\"%s\"" : ",\"%s\"", $0 }
+  END { print "]}]" }' >"$layout/manifest.json"
+tar -C "$layout" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
+  --mode=u=rwX,go=rX -cf "$archive" .
 echo "$archive"
