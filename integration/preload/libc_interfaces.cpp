@@ -21,7 +21,6 @@
 
 #include "emu/devices/registry.hpp"
 #include "emu/kernel/interfaces.hpp"
-#include "integration/preload/fd_table.hpp"
 #include "integration/preload/network.hpp"
 #include "integration/preload/next.hpp"
 #include "integration/preload/paths.hpp"
@@ -64,27 +63,25 @@ bool is_listed(const ifaddrs* list, const srd::Address& address) {
   return false;
 }
 
-// NICs are numbered without gaps.
 std::vector<Shown> missing_in(const ifaddrs* list) {
   std::vector<Shown> shown;
   const char* const root = tree_root();
-  for (std::size_t nic = 0; root != nullptr && nic < FdTable::kMaxNics; ++nic) {
-    const auto description = read_description(root, nic);
-    if (!description) {
-      break;
-    }
-    const devices::Personality* const kind = devices::find_kind(description->kind);
-    const auto address = srd::parse_address(description->address);
+  if (root == nullptr) {
+    return shown;
+  }
+  for (const kernel::NicDescription& description : read_descriptions(root)) {
+    const devices::Personality* const kind = devices::find_kind(description.kind);
+    const auto address = srd::parse_address(description.address);
     if (kind == nullptr || !kind->manages_connections() || !address || !address->is_v4()) {
       continue;
     }
     if (is_listed(list, *address)) {
       continue;
     }
-    shown.push_back({description->index, *address});
+    shown.push_back({description.index, *address});
     for (const srd::Address& alias : kind->addresses(*address)) {
       if (alias != *address) {
-        shown.push_back({description->index, alias});
+        shown.push_back({description.index, alias});
       }
     }
   }

@@ -16,6 +16,7 @@
 #include "emu/kernel/statistics.hpp"
 #include "emu/kernel/sysfs/sysfs.hpp"
 #include "integration/preload/any_host.hpp"
+#include "integration/preload/fd_table.hpp"
 #include "srd/io/network_protocol.hpp"
 #include "srd/net/address_text.hpp"
 
@@ -139,6 +140,17 @@ Result<kernel::NicDescription> read_description(const std::string& root, std::si
   }
   std::fclose(file);
   return kernel::nic_from_text(text);
+}
+
+std::vector<kernel::NicDescription> read_descriptions(const std::string& root) {
+  std::vector<kernel::NicDescription> nics;
+  for (std::size_t nic = 0; nic < FdTable::kMaxNics; ++nic) {
+    auto description = read_description(root, nic);
+    if (description && description->index == nic) {
+      nics.push_back(std::move(*description));
+    }
+  }
+  return nics;
 }
 
 Result<Nic> start_nic(const std::string& root, const kernel::NicDescription& description) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "emu/devices/nic_runner.hpp"
 #include "emu/kernel/nic_description.hpp"
@@ -15,6 +16,8 @@ namespace weft::preload {
 // What the tree at `root` says of that NIC.
 [[nodiscard]] Result<kernel::NicDescription> read_description(const std::string& root,
                                                               std::size_t nic);
+// Of all its NICs, in order. Their numbers may have gaps: a container has some of its host's.
+[[nodiscard]] std::vector<kernel::NicDescription> read_descriptions(const std::string& root);
 
 // Joins the network that WEFT_SOCKET names; without one the NIC reaches only itself. Counts into
 // the file of counters in the tree at `root`, and keeps the port's state there. May wait for

@@ -235,8 +235,8 @@ devices::Connections* connections() {
     return self.connections.get();
   }
   std::vector<devices::Connections::Nic> nics;
-  for (std::size_t i = 0; i < kMaxNics && read_description(tree_root(), i); ++i) {
-    Nic* const nic = bring_up(i);
+  for (const kernel::NicDescription& description : read_descriptions(tree_root())) {
+    Nic* const nic = bring_up(description.index);
     if (nic != nullptr && nic->runner->device().management() != nullptr) {
       nics.push_back({nic->runner.get(), nic->index, nic->claim, nic->may_exist});
     }

@@ -28,6 +28,7 @@
 #include "emu/kernel/sysfs/sysfs.hpp"
 #include "emu/kernel/user_memory.hpp"
 #include "integration/preload/fd_table.hpp"
+#include "integration/preload/network.hpp"
 #include "integration/preload/own_memory.hpp"
 #include "integration/preload/paths.hpp"
 #include "srd/io/posix.hpp"
@@ -99,17 +100,11 @@ nldev::DeviceFacts tell(const std::string& root, const kernel::NicDescription& n
   return device;
 }
 
-// NICs are numbered without gaps.
 std::vector<nldev::DeviceFacts> all_devices() {
   std::vector<nldev::DeviceFacts> devices;
   const std::string root = tree_root();
-  for (unsigned nic = 0; nic < FdTable::kMaxNics; ++nic) {
-    const std::string text = read_file(root + "/nic" + std::to_string(nic));
-    const auto description = kernel::nic_from_text(text);
-    if (text.empty() || !description) {
-      break;
-    }
-    devices.push_back(tell(root, *description));
+  for (const kernel::NicDescription& nic : read_descriptions(root)) {
+    devices.push_back(tell(root, nic));
   }
   return devices;
 }
