@@ -64,10 +64,14 @@ def mirror_of_this_machine():
                           stdout=subprocess.PIPE).stdout.strip()
 
 
+def cache_folder():
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft" / "userlands"
+
+
 def cached(name, what, script, *words):
     """The root file system of that name, which is made if it is missing, or was made otherwise.
     Others who want it meanwhile wait."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft" / "userlands"
+    cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -107,6 +111,12 @@ def userland(release):
     """The release with its own RDMA programs."""
     return cached(release, f"the userland of {RELEASES[release]}", MAKE_WHOLE,
                   bare_system(release), *PACKAGES)
+
+
+def made_userland(release):
+    """The same, if it has been made already; None otherwise."""
+    cache = cache_folder()
+    return cache / release if (cache / f"{release}.whole").exists() else None
 
 
 def plain(version):

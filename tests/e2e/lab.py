@@ -513,8 +513,9 @@ def podman(weft, folder):
         part(labs)
 
 
-def main(parts, weft, kind):
-    """`parts`: by their names, functions that get the program and a folder of their own."""
+def main(parts, weft, kind, *more):
+    """`parts`: by their names, functions that get the program, a folder of their own, and what is
+    in `more`."""
     if kind != "fake":
         if os.geteuid() != 0:
             skip("needs root, for namespaces of its own")
@@ -529,13 +530,13 @@ def main(parts, weft, kind):
                               capture_output=True, check=False).returncode != 0:
                 skip("this machine does not allow namespaces")
             os.execvp("unshare", [*hermetic, "sh", "-c", HERMETIC, "sh", sys.executable, "-B",
-                                  sys.argv[0], weft, kind])
+                                  sys.argv[0], weft, kind, *more])
     with tempfile.TemporaryDirectory(prefix="weft-lab-") as folder:
         os.environ["XDG_RUNTIME_DIR"] = folder
-        weft = os.path.abspath(weft)
+        weft, *more = map(os.path.abspath, (weft, *more))
         os.chdir(folder)  # conmon leaves a file where it works if its container runs out of memory
         try:
-            parts[kind](weft, folder)
+            parts[kind](weft, folder, *more)
         finally:
             if kind != "fake":  # containers that are paused outlive their namespaces
                 for words in (("unpause", "--all"), ("rm", "--force", "--time", "0", "--all")):

@@ -74,6 +74,11 @@ class FakeKubelet final : public v1beta1::Registration::Service {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds{20}, [&] { return open_ == 0; });
   }
+  // By id their health: what the plugin that is registered said last. None if it has gone.
+  [[nodiscard]] std::map<std::string, std::string> devices() {
+    const std::lock_guard lock(mutex_);
+    return devices_;
+  }
   [[nodiscard]] std::string resource() {
     const std::lock_guard lock(mutex_);
     return resource_;
@@ -99,6 +104,9 @@ class FakeKubelet final : public v1beta1::Registration::Service {
     note([&] { ++open_; });
     while (answered && options.get_preferred_allocation_available() && stream->Read(&said)) {
       note([&] {
+        if (!is_latest(context)) {
+          return;
+        }
         devices_.clear();
         for (const auto& device : said.devices()) {
           devices_[device.id()] = device.health();
@@ -106,9 +114,16 @@ class FakeKubelet final : public v1beta1::Registration::Service {
       });
     }
     note([&] {
-      devices_.clear();
+      if (is_latest(context)) {
+        devices_.clear();
+      }
       --open_;
     });
+  }
+  // Whether that stream is of the plugin that registered last. The end of its former self's may be
+  // seen after its own beginning.
+  [[nodiscard]] bool is_latest(const grpc::ClientContext& context) const {
+    return contexts_.back().get() == &context;
   }
   template <class Change>
   void note(const Change& change) {
