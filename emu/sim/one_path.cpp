@@ -350,9 +350,6 @@ void OnePathTransport::on_ack(TimePoint now, Sender& sender, const Header& heade
 // The rate and the window stay as they are.
 void OnePathTransport::on_nak(TimePoint now, Sender& sender, const Header& header) {
   if (header.psn >= sender.acked && header.psn < sender.next) {
-    if (header.psn > sender.acked) {
-      sender.backoff = 0;  // the path carries packets, as when an acknowledgement says so
-    }
     sender.acked = header.psn;
     sender.next = header.psn;
     arm_rto(now, sender);
