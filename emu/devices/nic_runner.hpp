@@ -93,7 +93,7 @@ class DeviceRunner final : public NicRunner {
       host_->linger();
     }
   }
-  void took_completions() override { host_->took_completions(); }
+  void took_completions(bool receives) override { host_->took_completions(receives); }
   void expect_events() override {
     if (host_->held_here()) {
       return;

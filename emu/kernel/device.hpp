@@ -262,8 +262,8 @@ class Runner {
   virtual void push_unpolled() { poll(); }
   // push() for what is posted by a command: `fetch` runs first, with the device to itself.
   virtual void post(const std::function<void()>& fetch) { exclusively(fetch); }
-  // The application has taken completions out of a queue.
-  virtual void took_completions() {}
+  // The application has taken completions out of a queue, `receives`: one of a receive among them.
+  virtual void took_completions(bool /*receives*/) {}
   // The application is about to sleep until a completion event comes.
   virtual void expect_events() = 0;
 };

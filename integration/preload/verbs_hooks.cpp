@@ -10,6 +10,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <chrono>
 #include <type_traits>
 #include <utility>
@@ -114,7 +115,9 @@ struct PollCq {
       count = stock(cq, most, wc);
     }
     if (count > 0) {
-      runner->took_completions();
+      runner->took_completions(std::any_of(wc, wc + count, [](const ibv_wc& one) {
+        return one.status == IBV_WC_SUCCESS && (one.opcode & IBV_WC_RECV) != 0;
+      }));
     }
     note_poll(count == 0);
     return count;
@@ -136,7 +139,8 @@ struct StartPoll {
       result = stock(cq, attributes);
     }
     if (result == 0) {
-      runner->took_completions();
+      runner->took_completions(cq->status == IBV_WC_SUCCESS &&
+                               (ibv_wc_read_opcode(cq) & IBV_WC_RECV) != 0);
     }
     note_poll(result == ENOENT);
     return result;

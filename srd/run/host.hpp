@@ -189,9 +189,22 @@ class Host {
       return false;
     });
   }
-  // The program has taken completions. If it is one that waits by reading its own memory, and
-  // nothing of its own is outstanding, it will not poll any more: hand over now.
-  void took_completions() {
+  // The program has taken completions, `receives`: one of a receive among them, by which it knows
+  // of data that came, whoever placed them; learning that waits for no other thread. If it is one
+  // that waits by reading its own memory, and nothing of its own is outstanding, it will not poll
+  // any more: hand over now.
+  void took_completions(bool receives) {
+    if (receives && (watcher_placed_.load(std::memory_order_relaxed) ||
+                     spun_.load(std::memory_order_relaxed) != 0)) [[unlikely]] {
+      (void)progress_.make(Caller::passing, [this] {
+        rule_.takes_receive();
+        watcher_placed_.store(false, std::memory_order_relaxed);
+        if (!rule_.spins()) {
+          spun_.store(0, std::memory_order_relaxed);
+        }
+        return std::size_t{0};
+      });
+    }
     if (spun_.load(std::memory_order_relaxed) != 0) [[unlikely]] {
       hand_over([this] { return !idle(); });
     }
@@ -293,6 +306,7 @@ class Host {
     const std::size_t work = poller_.poll(now());
     if (work != 0 && note_placed()) {
       rule_.placed_by_watcher();
+      watcher_placed_.store(true, std::memory_order_relaxed);
     }
     return work;
   }
@@ -375,6 +389,8 @@ class Host {
   std::atomic<std::int64_t> last_poll_{0};
   std::atomic<bool> handed_over_{false};
   std::atomic<std::int64_t> spun_{0};  // the last post of a program that spins
+  // Data of peers that the program has not been seen to find: see took_completions().
+  std::atomic<bool> watcher_placed_{false};
   std::atomic<bool> awaits_{false};
   std::atomic<std::int64_t> expected_{0};
   TimePoint last_now_{};

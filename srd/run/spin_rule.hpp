@@ -26,8 +26,22 @@ class SpinRule {
       evidence_ = 0;
     }
   }
+  // It has found the completion of a receive in a queue: it looks there, whoever placed it, and
+  // does not wait by reading its memory. So do most of its rounds: the rule was wrong about it.
+  // Without this call a program would be lingered for ever, since its polls find their queues full.
+  void takes_receive() {
+    polls();
+    posts_between_ = 0;
+    if (spins_ && ++taken_ >= kPollsThatFind) {
+      *this = {};
+    }
+  }
   // ... or posts. True: linger.
   [[nodiscard]] bool posts() {
+    if (++posts_between_ > kMaxPostsBetween) {
+      taken_ = 0;
+      posts_between_ = 0;
+    }
     if (unseen_) [[unlikely]] {
       unseen_ = false;
       found_by_polls_ = 0;
@@ -62,6 +76,7 @@ class SpinRule {
   static constexpr int kMaxEvidence = 192;
   static constexpr int kMaxInVain = 4;
   static constexpr int kPollsThatFind = 16;
+  static constexpr int kMaxPostsBetween = 4;  // two receives, in a program that waits for them
 
   bool unseen_ = false;
   bool spins_ = false;
@@ -70,6 +85,8 @@ class SpinRule {
   int needed_ = kEvidence;
   int vain_ = 0;
   int found_by_polls_ = 0;
+  int taken_ = 0;
+  int posts_between_ = 0;
 };
 
 }  // namespace weft::srd

@@ -100,6 +100,37 @@ TEST(Host, APollByAnotherThreadWakesWhoListened) {
   EXPECT_TRUE(comes_true([&] { return sleeper.awake(); }));
 }
 
+// Three rounds in which the background thread places the data and the program posts next;
+// `receives` says whether the program finds them by completions before.
+bool seems_to_read_its_memory(bool receives) {
+  TideHost tide;
+  bool lingers = false;
+  for (int round = 0; round < 3; ++round) {
+    tide.io->arrive();
+    EXPECT_EQ(tide.host->watch(), 1U);
+    tide.host->took_completions(receives);
+    lingers = tide.host->push();
+  }
+  EXPECT_EQ(tide.host->program_spins(monotonic_now()), lingers);
+  return lingers;
+}
+
+TEST(Host, WhoTakesReceivesDoesNotReadItsMemory) {
+  EXPECT_TRUE(seems_to_read_its_memory(false)) << "completions of its own sends say nothing";
+  EXPECT_FALSE(seems_to_read_its_memory(true));
+}
+
+// The thread that has the machine may have no core, where many processes share few: a program that
+// waited for it at each completion stood still.
+TEST(Host, TakingCompletionsWaitsForNobody) {
+  TideHost tide;
+  tide.io->arrive();
+  EXPECT_EQ(tide.host->watch(), 1U);
+  tide.host->look([&](TideMachine& /*machine*/) {
+    std::thread([&] { tide.host->took_completions(true); }).join();
+  });
+}
+
 // What f() takes is no packet's round trip.
 TEST(Host, SendsWithTheTimeOfSending) {
   TideHost tide;

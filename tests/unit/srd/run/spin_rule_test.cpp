@@ -40,6 +40,44 @@ TEST(SpinRule, WhoPollsFirstDoesNotSpin) {
   EXPECT_FALSE(rule.spins());
 }
 
+// A program that looks into its queue before each round of progress: what the helper placed there
+// it finds without polling.
+TEST(SpinRule, WhoFindsReceivesInItsQueueDoesNotSpin) {
+  SpinRule rule;
+  for (int round = 0; round < 100; ++round) {
+    rule.placed_by_watcher();
+    rule.takes_receive();
+    EXPECT_FALSE(rule.posts());
+  }
+  EXPECT_FALSE(rule.spins());
+}
+
+// It was slow for a while, at its start perhaps. What comes is then placed by lingers, so that no
+// poll of its own would find it.
+TEST(SpinRule, WhoFindsReceivesInItsQueueIsNotLingeredForLong) {
+  SpinRule rule = learned();
+  int rounds = 0;
+  while (rule.posts()) {
+    rule.lingered(/*in_vain=*/false);
+    rule.takes_receive();
+    ++rounds;
+  }
+  EXPECT_EQ(rounds, 16);
+  EXPECT_FALSE(rule.spins());
+}
+
+// Messages with completions between many rounds of writes: the writes are what it waits for.
+TEST(SpinRule, FewReceivesAmongManyRoundsDoNotHideASpinner) {
+  SpinRule rule = learned();
+  for (int round = 0; round < 1000; ++round) {
+    ASSERT_TRUE(rule.posts());
+    rule.lingered(/*in_vain=*/false);
+    if (round % 8 == 0) {
+      rule.takes_receive();
+    }
+  }
+}
+
 TEST(SpinRule, WhoOnlyPostsDoesNotSpin) {
   SpinRule rule;
   for (int round = 0; round < 100; ++round) {

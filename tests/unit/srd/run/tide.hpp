@@ -41,6 +41,9 @@ class TideMachine final : public Machine {
     return true;
   }
   [[nodiscard]] TimePoint next_timeout() const override { return deadline_; }
+  // Every packet is data for the program's memory.
+  [[nodiscard]] std::uint64_t placed_bytes() const { return static_cast<std::uint64_t>(packets); }
+  [[nodiscard]] bool idle() const { return sent == posted; }
 
   // From any thread.
   std::atomic<int> posted{0};
