@@ -117,6 +117,24 @@ TEST(PodLab, WhatAnEngineCannotDoIsSaid) {
   EXPECT_EQ(lab->file.topology.ports().size(), 2U);  // but it has both functions
 }
 
+// The second pod's interface has an address that is the first one's, so it cannot be had; the other
+// one of its addresses is left for the third.
+TEST(PodLab, AnInterfaceThatCannotBeHadTakesNoAddress) {
+  auto plan = plan_of_pods(changed(changed(k8s::kJob, "parallelism: 64", "parallelism: 3"),
+                                   "completions: 64", "completions: 3"));
+  ASSERT_THAT(plan.pods, SizeIs(3));
+  plan.pods[0].devices[0].addresses = {"10.1.0.1/24", "10.2.0.1/24"};
+  plan.pods[1].devices[0].addresses = {"10.1.0.2/24", "10.2.0.1/24"};
+  plan.pods[2].devices[0].addresses = {"10.1.0.2/24", "10.2.0.3/24"};
+  const auto lab = make_pod_lab(plan, {});
+  ASSERT_TRUE(lab) << lab.error().message;
+  ASSERT_THAT(lab->notes, SizeIs(1));
+  EXPECT_THAT(lab->notes[0], HasSubstr("another pod has that address"));
+  EXPECT_THAT(lab->file.nodes[1].interfaces, IsEmpty());
+  ASSERT_THAT(lab->file.nodes[2].interfaces, SizeIs(1));
+  EXPECT_THAT(lab->file.nodes[2].interfaces[0].addresses, ElementsAre("10.1.0.2", "10.2.0.3"));
+}
+
 // Only the policy's NICs are shared by functions; a device of another plugin is a NIC with a cable
 // of its own, to the same switch.
 TEST(PodLab, DevicesOfOtherPluginsHaveCablesOfTheirOwn) {

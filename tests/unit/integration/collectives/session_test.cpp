@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -19,6 +20,7 @@
 #include "integration/collectives/bug_net.hpp"
 #include "integration/collectives/rank_processes.hpp"
 #include "integration/collectives/trace_net.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace weft::collectives {
 namespace {
@@ -321,6 +323,37 @@ int live_three_times(const char* plugin) {
     }
   }
   return 0;
+}
+
+// The first init finds no network, the second one does, and the only finalize() is the last one:
+// that one writes the report. Returns what went wrong first; 0: nothing.
+int live_after_a_failure(const std::string& report) {
+  ::setenv("WEFT_SOCKET", "/nonexistent/socket", 1);
+  ::setenv("WEFT_NCCL_REPORT", report.c_str(), 1);
+  const auto loaded = load_net(WEFT_PLUGIN, std::nullopt);
+  if (!loaded || loaded->net->init() == nccl::abi::kSuccess) {
+    return 1;
+  }
+  ::unsetenv("WEFT_SOCKET");
+  Handle handle{};
+  void* listener = nullptr;
+  if (loaded->net->init() != nccl::abi::kSuccess ||
+      loaded->net->listen(0, handle, listener) != nccl::abi::kSuccess ||
+      loaded->net->close_listener(listener) != nccl::abi::kSuccess) {
+    return 2;
+  }
+  return loaded->net->finalize() == nccl::abi::kSuccess && std::filesystem::exists(report) ? 0 : 3;
+}
+
+TEST(Session, AnInitThatFailsIsNoUser) {
+  const weft::testing::TemporaryFolder folder;
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::_exit(live_after_a_failure(folder.path() + "/report.json"));
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(status, 0) << "step " << WEXITSTATUS(status);
 }
 
 // NCCL opens the same file again for other tables of its, and a communicator may come when the last
