@@ -24,4 +24,19 @@ std::string find_program(const std::string& name) {
   return {};
 }
 
+std::string find_provider(const std::string& kind) {
+  // libibverbs looks into a folder that it was built with; these are those of Debian and Fedora.
+  for (const char* folder :
+       {"/usr/lib/x86_64-linux-gnu/libibverbs", "/usr/lib64/libibverbs", "/usr/lib/libibverbs"}) {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+      std::string name = entry.path().filename().string();
+      if (name.starts_with("lib" + kind + "-")) {
+        return name;
+      }
+    }
+  }
+  return {};
+}
+
 }  // namespace weft::launch

@@ -44,6 +44,18 @@ TEST_F(ProgramTest, TheDemoShowsAStockProgramOrSaysWhyNot) {
   EXPECT_TRUE(without.says("skipped the unmodified RDMA program")) << without.output;
 }
 
+// And at once, not one after the other, nor after an image was made.
+TEST_F(ProgramTest, SoftroceSaysWhichPackagesAreMissing) {
+  const std::string vm = "env PATH=/nonexistent " WEFT_PROGRAM " softroce vm";
+  const Outcome self_test = run_shell(vm);
+  EXPECT_EQ(self_test.code, 1);
+  EXPECT_TRUE(self_test.says("qemu-system-x86 rdmacm-utils")) << self_test.output;
+  const Outcome job = run_shell(vm + " -- true");
+  EXPECT_EQ(job.code, 1);
+  EXPECT_TRUE(job.says("qemu-system-x86")) << job.output;
+  EXPECT_FALSE(job.says("rdmacm-utils")) << "only the self-test needs it: " << job.output;
+}
+
 TEST_F(ProgramTest, TheDoctorExplainsEveryTopicAndChangesNothing) {
   WEFT_NEEDS_A_PLAIN_BUILD("DPDK, which the doctor asks, leaks");
   const Outcome outcome = weft("doctor --json");

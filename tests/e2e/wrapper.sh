@@ -1,5 +1,6 @@
 #!/bin/sh
-# Owns the promise that ./weft works through a link from another folder, with and without CDPATH.
+# Owns the promises that ./weft works through a link from another folder, with and without CDPATH,
+# and that it sees to what a guest needs.
 # usage: tests/e2e/wrapper.sh PROJECT
 dir=$(readlink -f "$(mktemp -d)")
 trap 'rm -r "$dir"' EXIT
@@ -15,7 +16,7 @@ fake() {  # PATH BODY
 }
 # shellcheck disable=SC2016  # the dollars are the stand-ins'
 {
-  fake "$dir/bin/dpkg-query" 'shift 3; for name; do echo "installed $name"; done'
+  fake "$dir/bin/dpkg-query" 'shift 3; for name; do echo "installed $name"; done | tee -a "$0.said"'
   fake "$dir/bin/cmake" "echo \"\$*\" >>'$dir/asked'"
   fake "$dir/bin/ninja" "echo \"\$*\" >>'$dir/asked'; echo 'ninja: no work to do.'"
   fake "$dir/tree/build/release/emu/cli/weft" 'echo "program: $*"'
@@ -34,3 +35,10 @@ if [ "$(cat "$dir/asked")" != "$expected" ]; then
   echo "$expected"
   exit 1
 fi
+PATH="$dir/bin:$PATH" "$dir/weft" softroce vm >/dev/null 2>&1
+for package in cmake qemu-system-x86 rdmacm-utils ibverbs-providers; do
+  if ! grep -qx "installed $package" "$dir/bin/dpkg-query.said"; then
+    echo "for a guest it does not ask for $package"
+    exit 1
+  fi
+done

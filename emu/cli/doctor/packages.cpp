@@ -54,18 +54,7 @@ bool library_loads(const char* name) {
 
 Finding rdma_core() {
   const bool library = library_loads("libibverbs.so.1");
-  // The provider is a plug-in in a folder that libibverbs was built with; these are those of Debian
-  // and Fedora.
-  std::string provider;
-  for (const char* folder :
-       {"/usr/lib/x86_64-linux-gnu/libibverbs", "/usr/lib64/libibverbs", "/usr/lib/libibverbs"}) {
-    std::error_code error;
-    for (const auto& entry : fs::directory_iterator(folder, error)) {
-      if (entry.path().filename().string().starts_with("libefa")) {
-        provider = entry.path().filename().string();
-      }
-    }
-  }
+  const std::string provider = launch::find_provider("efa");
   const std::string version = version_of("libibverbs1");
   const bool good = library && !provider.empty();
   return {

@@ -34,8 +34,24 @@ namespace {
 
 using nlohmann::json;
 
-// How QEMU comes to a machine that has none.
-constexpr const char* kRemedy = "sudo apt-get install --no-install-recommends qemu-system-x86";
+// What of Debian's packages a guest takes here, and its self-test more: our side of that is a stock
+// program on our device. All that is missing is told at once.
+std::vector<std::string> missing_packages(bool with_self_test) {
+  std::vector<std::string> missing;
+  if (launch::find_program(softroce::kQemu).empty()) {
+    missing.emplace_back("qemu-system-x86");
+  }
+  if (with_self_test && launch::find_program("rping").empty()) {
+    missing.emplace_back("rdmacm-utils");
+  }
+  if (with_self_test && launch::find_provider("rxe").empty()) {
+    missing.emplace_back("ibverbs-providers");
+  }
+  return missing;
+}
+std::string remedy(const std::vector<std::string>& packages) {
+  return fmt::format("sudo apt-get install --no-install-recommends {}", fmt::join(packages, " "));
+}
 
 std::string shell_quoted(std::string_view word) {
   std::string text = "'";
@@ -135,8 +151,9 @@ std::string directory_of(const std::string& network) {
 // In this order: what can fail for want of a program or a folder comes before what takes time (the
 // image), and the network before the guest, because its answer says where the guest can be.
 int run_vm(const VmOptions& options) {
-  if (launch::find_program(softroce::kQemu).empty()) {
-    complain("weft softroce: there is no {}: {}\n", softroce::kQemu, kRemedy);
+  const bool is_self_test = options.words.empty() && !options.shell;
+  if (const auto missing = missing_packages(is_self_test); !missing.empty()) {
+    complain("weft softroce: packages are missing here: {}\n", remedy(missing));
     return kFailure;
   }
   if (!options.root.empty() && !std::filesystem::is_directory(options.root)) {
@@ -180,11 +197,7 @@ int run_vm(const VmOptions& options) {
       }};
   guest.limit = std::chrono::seconds{options.timeout_s};
   std::optional<launch::Child> server;
-  if (options.words.empty() && !options.shell) {
-    if (launch::find_program("rping").empty()) {
-      complain("weft softroce: the self-test needs rping (rdmacm-utils) here, too\n");
-      return kFailure;
-    }
+  if (is_self_test) {
     guest.job = kSelfTest;
     const auto address = status["nics"][0]["address"].get<std::string>();
     guest.job.replace(guest.job.find('@'), 1, address);
@@ -213,7 +226,10 @@ int run_host_helper(const std::string& action, const std::string& driver) {
 
 int show_softroce_status() {
   const std::string qemu = launch::find_program(softroce::kQemu);
-  fmt::print("{:<12}{}\n", "QEMU", qemu.empty() ? std::string("missing: ") + kRemedy : qemu);
+  fmt::print("{:<12}{}\n", "QEMU", qemu.empty() ? "missing" : qemu);
+  if (const auto missing = missing_packages(true); !missing.empty()) {
+    fmt::print("{:<12}{}\n", "remedy", remedy(missing));
+  }
   const softroce::KvmVerdict kvm = softroce::judge_kvm();
   fmt::print("{:<12}{}\n", "KVM", kvm.usable ? "used" : "not used: " + kvm.why);
   for (const char* program : {"apt-get", "dpkg-deb", "flock"}) {
