@@ -196,7 +196,11 @@ class Host {
   void took_completions(bool receives) {
     if (receives && (watcher_placed_.load(std::memory_order_relaxed) ||
                      spun_.load(std::memory_order_relaxed) != 0)) [[unlikely]] {
-      (void)progress_.make(Caller::passing, [this] {
+      bool noted = false;
+      (void)progress_.make(Caller::passing, [this, &noted] {
+        if (std::exchange(noted, true)) {
+          return watch_locked();  // a round for a thread that found the lock taken by this one
+        }
         rule_.takes_receive();
         watcher_placed_.store(false, std::memory_order_relaxed);
         if (!rule_.spins()) {

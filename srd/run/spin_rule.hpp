@@ -26,11 +26,12 @@ class SpinRule {
       evidence_ = 0;
     }
   }
-  // It has found the completion of a receive in a queue: it looks there, whoever placed it, and
-  // does not wait by reading its memory. So do most of its rounds: the rule was wrong about it.
-  // Without this call a program would be lingered for ever, since its polls find their queues full.
+  // It has found the completion of a receive in a queue: it knows of this round's data by that,
+  // whoever placed them, and the round is no evidence. If nearly all its rounds are of that kind,
+  // the rule was wrong about it; without this it would be lingered for ever, since its polls find
+  // their queues full.
   void takes_receive() {
-    polls();
+    unseen_ = false;
     posts_between_ = 0;
     if (spins_ && ++taken_ >= kPollsThatFind) {
       *this = {};
@@ -76,7 +77,9 @@ class SpinRule {
   static constexpr int kMaxEvidence = 192;
   static constexpr int kMaxInVain = 4;
   static constexpr int kPollsThatFind = 16;
-  static constexpr int kMaxPostsBetween = 4;  // two receives, in a program that waits for them
+  // Between two receives: an answer, and something of its own. With more it is the writes of its
+  // peers, and not their messages, that most rounds wait for.
+  static constexpr int kMaxPostsBetween = 2;
 
   bool unseen_ = false;
   bool spins_ = false;

@@ -131,6 +131,25 @@ TEST(Host, TakingCompletionsWaitsForNobody) {
   });
 }
 
+// A thread that finds the lock taken by one that has just taken completions is served by that one.
+TEST(Host, TakingCompletionsServesWhoFindsTheLockTaken) {
+  TideHost tide;
+  tide.io->arrive();
+  EXPECT_EQ(tide.host->watch(), 1U);
+  const Sleeper sleeper(*tide.host, 60s);  // so that the machine is asked for its deadline
+  ASSERT_TRUE(comes_true([&] { return tide.io->asleep(); }));
+  tide.machine->settling = [&] {
+    std::thread([&] {
+      ++tide.machine->posted;
+      (void)tide.host->push();
+    }).join();
+  };
+  tide.host->took_completions(true);
+  EXPECT_FALSE(tide.machine->settling);
+  EXPECT_EQ(tide.machine->sent, 1);
+  tide.host->kick();
+}
+
 // What f() takes is no packet's round trip.
 TEST(Host, SendsWithTheTimeOfSending) {
   TideHost tide;

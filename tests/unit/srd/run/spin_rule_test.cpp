@@ -66,15 +66,30 @@ TEST(SpinRule, WhoFindsReceivesInItsQueueIsNotLingeredForLong) {
   EXPECT_FALSE(rule.spins());
 }
 
-// Messages with completions between many rounds of writes: the writes are what it waits for.
-TEST(SpinRule, FewReceivesAmongManyRoundsDoNotHideASpinner) {
-  SpinRule rule = learned();
-  for (int round = 0; round < 1000; ++round) {
-    ASSERT_TRUE(rule.posts());
-    rule.lingered(/*in_vain=*/false);
-    if (round % 8 == 0) {
-      rule.takes_receive();
+// Messages with completions among rounds of writes, which are what it waits for. In each round it
+// writes, and in the rounds with a message it also sends one.
+TEST(SpinRule, ReceivesAmongWritesDoNotHideASpinner) {
+  for (const int every : {2, 3, 8}) {
+    SpinRule rule;
+    int lingers = 0;
+    for (int round = 0; round < 1000; ++round) {
+      if (lingers == 0) {
+        rule.placed_by_watcher();
+      }
+      if (round % every == 0) {
+        rule.takes_receive();
+        if (rule.posts()) {
+          ++lingers;
+          rule.lingered(/*in_vain=*/false);
+        }
+      }
+      if (rule.posts()) {
+        ++lingers;
+        rule.lingered(/*in_vain=*/false);
+      }
     }
+    EXPECT_TRUE(rule.spins()) << "a message in each round of " << every;
+    EXPECT_GT(lingers, 900) << "a message in each round of " << every;
   }
 }
 

@@ -40,7 +40,12 @@ class TideMachine final : public Machine {
     out.payload = {};
     return true;
   }
-  [[nodiscard]] TimePoint next_timeout() const override { return deadline_; }
+  [[nodiscard]] TimePoint next_timeout() const override {
+    if (settling) {
+      std::exchange(settling, nullptr)();
+    }
+    return deadline_;
+  }
   // Every packet is data for the program's memory.
   [[nodiscard]] std::uint64_t placed_bytes() const { return static_cast<std::uint64_t>(packets); }
   [[nodiscard]] bool idle() const { return sent == posted; }
@@ -50,7 +55,8 @@ class TideMachine final : public Machine {
   std::atomic<int> sent{0};
   std::atomic<int> packets{0};
   // Of the thread that has the machine.
-  std::function<void()> asked;  // called by the next look for something to send
+  std::function<void()> asked;             // called by the next look for something to send
+  mutable std::function<void()> settling;  // called by the next look for a deadline
   Duration patience = std::chrono::milliseconds{5};
   TimePoint sent_at{};
 
