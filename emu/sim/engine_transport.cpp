@@ -106,15 +106,26 @@ std::size_t EngineTransport::poll(std::span<FlowEvent> events) {
     const auto it = pieces_.find(flow);
     if ((completion.cookie & kLastPiece) == 0) {
       Pieces& pieces = it->second;
-      pieces.failed |= completion.status != srd::Status::ok;
-      if (--pieces.in_engine == 0 && pieces.last) {
-        waiting_.push_back(*std::exchange(pieces.last, std::nullopt));
+      if (completion.status != srd::Status::ok) {
+        // What has not been posted stays here: nobody is to hear that the flow has arrived.
+        pieces.failed = true;
+        pieces.last.reset();
+        std::erase_if(waiting_, [flow](const Rest& rest) { return rest.flow.flow == flow; });
+      }
+      if (--pieces.in_engine > 0) {
+        continue;
+      }
+      if (pieces.last) {
+        waiting_.push_front(*std::exchange(pieces.last, std::nullopt));
+      }
+      if (pieces.failed) {
+        events[count++] = {flow, FlowEvent::Kind::failed};
+        pieces_.erase(it);
       }
       continue;
     }
-    const bool failed =
-        completion.status != srd::Status::ok || (it != pieces_.end() && it->second.failed);
-    events[count++] = {flow, failed ? FlowEvent::Kind::failed : FlowEvent::Kind::sent};
+    events[count++] = {flow, completion.status == srd::Status::ok ? FlowEvent::Kind::sent
+                                                                  : FlowEvent::Kind::failed};
     if (it != pieces_.end()) {
       pieces_.erase(it);
     }
