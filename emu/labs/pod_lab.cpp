@@ -61,13 +61,14 @@ class MoreNetworks {
   void add(const PlannedPod& pod, const PlannedDevice& device, LabNode& node,
            std::vector<std::string>& notes) {
     std::vector<GivenAddress> given;
-    std::string key;
+    std::set<std::string> subnets;
     for (const std::string& text : device.addresses) {
       if (const auto one = parse_given(text)) {
-        key += one->subnet_text + " ";
+        subnets.insert(one->subnet_text);
         given.push_back(*one);
       }
     }
+    const std::string key = fmt::format("{}", fmt::join(subnets, " "));
     const auto note = [&](const std::string& why) {
       notes.push_back(fmt::format("{}: {} has no interface {} with {}: {}", pod.pod->place.text(),
                                   pod.pod->title(), device.interface,
@@ -94,6 +95,9 @@ class MoreNetworks {
     for (const GivenAddress& one : given) {
       if (entry.taken.contains(one.address)) {
         return note("another pod has that address");
+      }
+      if (std::ranges::count(given, one.address, &GivenAddress::address) > 1) {
+        return note("it is given one address twice");
       }
     }
     for (const GivenAddress& one : given) {

@@ -135,6 +135,31 @@ TEST(PodLab, AnInterfaceThatCannotBeHadTakesNoAddress) {
   EXPECT_THAT(lab->file.nodes[2].interfaces[0].addresses, ElementsAre("10.1.0.2", "10.2.0.3"));
 }
 
+TEST(PodLab, AnAddressGivenTwiceToOnePodIsSaid) {
+  auto plan = plan_of_pods(k8s::kPod);
+  plan.pods[0].devices[0].addresses = {"10.1.0.1/24", "10.1.0.1/24"};
+  const auto lab = make_pod_lab(plan, {});
+  ASSERT_TRUE(lab) << lab.error().message;
+  ASSERT_THAT(lab->notes, SizeIs(1));
+  EXPECT_THAT(lab->notes[0], HasSubstr("one address twice"));
+  EXPECT_THAT(lab->file.nodes[0].interfaces, IsEmpty());
+}
+
+// Engines have a subnet once: pods with one and with two addresses of it are on one network.
+TEST(PodLab, PodsOfOneSubnetAreOnOneNetwork) {
+  auto plan = plan_of_pods(changed(changed(k8s::kJob, "parallelism: 64", "parallelism: 2"),
+                                   "completions: 64", "completions: 2"));
+  ASSERT_THAT(plan.pods, SizeIs(2));
+  plan.pods[0].devices[0].addresses = {"10.1.0.1/24", "10.1.0.2/24"};
+  plan.pods[1].devices[0].addresses = {"10.1.0.3/24"};
+  const auto lab = make_pod_lab(plan, {});
+  ASSERT_TRUE(lab) << lab.error().message;
+  EXPECT_THAT(lab->notes, IsEmpty());
+  ASSERT_THAT(lab->file.more_networks, SizeIs(1));
+  EXPECT_THAT(lab->file.more_networks[0].subnets, SizeIs(1));
+  EXPECT_EQ(lab->file.nodes[0].interfaces[0].network, lab->file.nodes[1].interfaces[0].network);
+}
+
 // Only the policy's NICs are shared by functions; a device of another plugin is a NIC with a cable
 // of its own, to the same switch.
 TEST(PodLab, DevicesOfOtherPluginsHaveCablesOfTheirOwn) {
