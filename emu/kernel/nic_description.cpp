@@ -6,6 +6,8 @@
 namespace weft::kernel {
 namespace {
 
+constexpr std::size_t kMaxShown = 200;  // of a line that is wrong
+
 using D = NicDescription;
 const Key<D> kKeys[] = {
     {"name", &D::name},       {"kind", &D::kind},   {"profile", &D::profile},
@@ -27,7 +29,8 @@ Result<NicDescription> nic_from_text(std::string_view text) {
       description.abilities.append(line).append("\n");
     } else if (taken == Taken::bad_value) {
       good = fail(ErrorCode::parse_error, "NIC description, line " + std::to_string(number) +
-                                              ": cannot use \"" + std::string(line) + "\"");
+                                              ": cannot use \"" +
+                                              std::string(line.substr(0, kMaxShown)) + "\"");
     }
     return good.has_value();
   });

@@ -44,7 +44,7 @@ std::shared_ptr<::gloo::transport::Device> create_device() {
   if (!found) {
     GLOO_THROW_IO_EXCEPTION("weft: ", found.error().message);
   }
-  auto nic = nccl::Nic::start(settings, 0);
+  auto nic = nccl::Nic::start(settings, found->front());
   if (!nic) {
     GLOO_THROW_IO_EXCEPTION("weft: ", nic.error().message);
   }

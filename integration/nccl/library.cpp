@@ -112,7 +112,7 @@ Nic* nic_of(int index) {
   }
   auto& nic = all.nics[static_cast<std::size_t>(index)];
   if (!nic) {
-    auto started = Nic::start(all.settings, static_cast<std::size_t>(index));
+    auto started = Nic::start(all.settings, *all.devices[static_cast<std::size_t>(index)]);
     if (!started) {
       all.log(abi::kWarn, started.error().message);
       return nullptr;

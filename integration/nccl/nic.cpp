@@ -156,6 +156,22 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
+// Those of so many NICs that are this process's. A container may have some of its host's; the tree
+// that shows it their devices then has a file for each. A tree without any (`--device none`) says
+// nothing of them.
+std::vector<std::size_t> given_nics(const Settings& settings, std::size_t count) {
+  const std::string tree = settings.socket.empty() ? "" : variable("WEFT_DEVICES");
+  std::vector<std::size_t> all;
+  std::vector<std::size_t> given;
+  for (std::size_t nic = 0; nic < count; ++nic) {
+    all.push_back(nic);
+    if (!tree.empty() && ::access((tree + "/nic" + std::to_string(nic)).c_str(), F_OK) == 0) {
+      given.push_back(nic);
+    }
+  }
+  return given.empty() ? all : given;
+}
+
 }  // namespace
 
 // Addresses beat the socket: `weft run` sets WEFT_SOCKET for all programs, so somebody who also
@@ -192,23 +208,23 @@ Result<std::vector<DeviceDescription>> find_devices(const Settings& settings) {
       names.push_back(srd::to_text(address));
     }
   }
-  std::vector<DeviceDescription> devices(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    devices[i].name = "weft" + std::to_string(i);
+  std::vector<DeviceDescription> devices;
+  for (const std::size_t nic : given_nics(settings, count)) {
+    DeviceDescription& device = devices.emplace_back();
+    device.name = "weft" + std::to_string(nic);
+    device.nic = nic;
     // Derived from the address where that is known, so that all processes on one NIC give it the
     // same number: NCCL takes equal numbers for one physical port and lets its users share the
     // bandwidth.
-    devices[i].guid = random_word() | 1U;
-    devices[i].speed = kDefaultSpeed;
-    if (i < names.size()) {
-      devices[i].guid = mix64(std::hash<std::string>{}(names[i]));
-    }
+    device.guid =
+        nic < names.size() ? mix64(std::hash<std::string>{}(names[nic])) : random_word() | 1U;
+    device.speed = kDefaultSpeed;
   }
   return devices;
 }
 
-Result<std::unique_ptr<Nic>> Nic::start(const Settings& settings, std::size_t index) {
-  auto place = find_place(settings, index);
+Result<std::unique_ptr<Nic>> Nic::start(const Settings& settings, const DeviceDescription& device) {
+  auto place = find_place(settings, device.nic);
   if (!place) {
     return tl::unexpected(place.error());
   }

@@ -24,7 +24,8 @@ struct Settings {
 
 // What NCCL is told before the device is up.
 struct DeviceDescription {
-  std::string name;  // lives as long as the process: NCCL keeps the pointer
+  std::string name;     // lives as long as the process: NCCL keeps the pointer
+  std::size_t nic = 0;  // its number on the host, or that of its address
   std::uint64_t guid = 0;
   int speed = 0;      // Mb/s
   float latency = 0;  // us
@@ -37,9 +38,9 @@ class Nic {
  public:
   using Host = srd::Host<NetMachine>;
 
-  // `index`: of find_devices() with the same settings.
+  // The device is one of find_devices() with the same settings.
   [[nodiscard]] static Result<std::unique_ptr<Nic>> start(const Settings& settings,
-                                                          std::size_t index);
+                                                          const DeviceDescription& device);
   ~Nic();
   Nic(const Nic&) = delete;
   Nic& operator=(const Nic&) = delete;

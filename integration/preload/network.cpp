@@ -1,8 +1,11 @@
 // Owns connecting a NIC of this process to its network.
 #include "integration/preload/network.hpp"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -18,6 +21,7 @@
 #include "integration/preload/any_host.hpp"
 #include "integration/preload/fd_table.hpp"
 #include "srd/io/network_protocol.hpp"
+#include "srd/io/posix.hpp"
 #include "srd/net/address_text.hpp"
 
 namespace weft::preload {
@@ -124,28 +128,48 @@ Result<Joined> join(const std::string& root, const kernel::NicDescription& descr
       std::move(link), claim, may_exist};
 }
 
+// A container's tree is its image's to change. Opening what is there must not wait (a pipe), and
+// reading must end (a device).
+constexpr std::size_t kMaxDescription = 65536;
+
+Result<kernel::NicDescription> read_description_in(int folder, const std::string& root,
+                                                   std::size_t nic) {
+  const std::string name = "nic" + std::to_string(nic);
+  const srd::UniqueFd file(static_cast<int>(
+      syscall(SYS_openat, folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)));
+  if (!file) {
+    return fail(ErrorCode::not_found, "cannot read " + root + "/" + name);
+  }
+  std::string text(kMaxDescription + 1, '\0');
+  std::size_t length = 0;
+  long count = 0;
+  do {
+    count = syscall(SYS_read, file.get(), text.data() + length, text.size() - length);
+    length += count > 0 ? static_cast<std::size_t>(count) : 0;
+  } while (count > 0 && length < text.size());
+  if (count < 0 || length > kMaxDescription) {
+    return fail(ErrorCode::parse_error, root + "/" + name + " describes no NIC");
+  }
+  text.resize(length);
+  return kernel::nic_from_text(text);
+}
+
+srd::UniqueFd open_tree(const std::string& root) {
+  return srd::UniqueFd(static_cast<int>(
+      syscall(SYS_openat, AT_FDCWD, root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)));
+}
+
 }  // namespace
 
 Result<kernel::NicDescription> read_description(const std::string& root, std::size_t nic) {
-  const std::string path = root + "/nic" + std::to_string(nic);
-  std::FILE* const file = std::fopen(path.c_str(), "re");
-  if (file == nullptr) {
-    return fail(ErrorCode::not_found, "cannot read " + path);
-  }
-  std::string text;
-  std::array<char, 1024> piece;
-  std::size_t length = 0;
-  while ((length = std::fread(piece.data(), 1, piece.size(), file)) > 0) {
-    text.append(piece.data(), length);
-  }
-  std::fclose(file);
-  return kernel::nic_from_text(text);
+  return read_description_in(open_tree(root).get(), root, nic);
 }
 
 std::vector<kernel::NicDescription> read_descriptions(const std::string& root) {
   std::vector<kernel::NicDescription> nics;
+  const srd::UniqueFd tree = open_tree(root);
   for (std::size_t nic = 0; nic < FdTable::kMaxNics; ++nic) {
-    auto description = read_description(root, nic);
+    auto description = read_description_in(tree.get(), root, nic);
     if (description && description->index == nic) {
       nics.push_back(std::move(*description));
     }

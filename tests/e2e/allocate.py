@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Owns the whole way of a NIC to a pod: the device plugin's process, a kubelet of ours
 # (weft_test_kubelet), and containers of podman that are given just what the kubelet was answered.
-"""usage: allocate.py WEFT fake|podman PLUGIN KUBELET
+"""usage: allocate.py WEFT fake|podman PLUGIN KUBELET NCCL_PLUGIN
 
 podman: two nodes are two hosts of one network, each with a kubelet and a plugin; needs root. fake:
 no containers, but this machine's programs with what containers would be given. Exit code 0, or 77
@@ -250,8 +250,10 @@ def nothing_without(pods):
     """A container that was given nothing has nothing."""
     nothing = {"envs": {}, "mounts": [], "devices": [], "annotations": {}, "cdi_devices": []}
     code, text = pods.run(nothing, "sh", "-c",
-                          'ibv_devices; ls -d /run/weft; echo "[$LD_PRELOAD$WEFT_HOST]"')
-    assert code == 0 and "efa_" not in text and "[]" in text, (code, text)
+                          'ibv_devices; echo "[$LD_PRELOAD$WEFT_HOST]"; ! ls -d /run/weft')
+    assert code == 0 and "[]" in text and not listed(text), (code, text)
+    # It has run: without a kernel for them it fails, else its list is empty.
+    assert "Failed to get IB devices list" in text or "node GUID" in text, text
     assert "/run/weft" in text and "No such file" in text, text
     code, text = pods.run(nothing, *latency(18520))
     assert code != 0 and not measured(text), (code, text)
@@ -327,10 +329,10 @@ def weftd_restarted(labs, pods, node, folder, up):
 def garbage(labs, node):
     kubelet = node.kubelet
     healthy = [f"nic{nic}" for nic in range(NICS)]
-    for ids, words in ((["nic9"], "nic9"), ([], "device"), (["nic0", "nic0"], "nic0"),
-                       (["nic0", "../../etc"], "../../etc"), (["nic00"], "nic00"),
-                       (["nic-1"], "nic-1"), (["nic0" * 1000], "nic0nic0"),
-                       (["nic18446744073709551616"], "nic18446744073709551616")):
+    absent = ["nic9", "../../etc", "nic00", "nic-1", "nic18446744073709551616", "nic0" * 1000]
+    for ids, words in (*((["nic0", one], f"no device '{one[:100]}'") for one in absent),
+                       ([], "no device is asked for"),
+                       (["nic0", "nic0"], "'nic0' is asked for twice")):
         kubelet.refuses(words, "ask", *ids)
     at = kubelet.order("see")["endpoint"]
     held = []
@@ -348,7 +350,7 @@ def garbage(labs, node):
     # A NIC without a link is given to nobody.
     labs.run("fault", "default", "link: h1-fabric#0, down: true", start="weft")
     kubelet.lists(healthy[1:], healthy[:1])
-    kubelet.refuses("nic0", "ask", "nic0")
+    kubelet.refuses("'nic0' is not healthy", "ask", "nic0")
     assert kubelet.admit("other", 1)["ids"] == ["nic1"]
     kubelet.refuses("of which 2 are free", "admit", "more", 3)
     kubelet.order("remove", "other")
@@ -375,7 +377,46 @@ def between(log, served, asked, server, client):
         serving.wait()
 
 
-def some_of_the_nics(labs, node, kind, port):
+# Of version 8 of NCCL's table: a name, then the calls. Of the properties the name comes first.
+NCCL = """
+import ctypes, sys
+table = ctypes.cast(ctypes.addressof(ctypes.c_char.in_dll(ctypes.CDLL(sys.argv[1]),
+                    "ncclNetPlugin_v8")), ctypes.POINTER(ctypes.c_void_p))
+call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+log = ctypes.CFUNCTYPE(None)(lambda: None)
+assert call(table[1])(ctypes.cast(log, ctypes.c_void_p)) == 0
+count = ctypes.c_int()
+assert call(table[2])(ctypes.addressof(count)) == 0
+properties = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p)(table[3])
+for device in range(count.value):
+    told = (ctypes.c_char_p * 32)()
+    assert properties(device, ctypes.addressof(told)) == 0
+    print(told[0].decode())
+"""
+
+
+def nccl_devices(plugin, answer):
+    """What NCCL finds in a container, whose other NICs are other pods'."""
+    code, text = said(sys.executable, "-c", NCCL, plugin, env=in_place(answer))
+    assert code == 0, text
+    return text.split()
+
+
+def tree_with_traps(answer, kind, folder):
+    """A container's tree is its image's to change: what is no NIC there neither stops a program
+    nor hides the others."""
+    traps, environment = Path(folder) / "traps", in_place(answer)
+    shutil.copytree(environment["WEFT_DEVICES"], traps, symlinks=True)
+    os.mkfifo(traps / "nic7")
+    os.symlink("/dev/zero", traps / "nic8")
+    os.mkdir(traps / "nic9")
+    (traps / "nic10").write_bytes(b"index = " + b"9" * 1_000_000)
+    code, text = said("ibv_devices", env={**environment, "WEFT_DEVICES": str(traps)})
+    assert code == 0 and listed(text) == devices_of(answer, kind), (code, text)
+    shutil.rmtree(traps)
+
+
+def some_of_the_nics(labs, node, kind, port, nccl):
     """Pods whose NICs are not the first of the host, or not one after the other."""
     kubelet, log = node.kubelet, Path(node.folder) / "../server.log"
     answers = {name: kubelet.admit(name, count) for name, count in (("a", 1), ("b", 1), ("c", 1))}
@@ -386,6 +427,9 @@ def some_of_the_nics(labs, node, kind, port):
         text = subprocess.run(["ibv_devices"], env=in_place(answer), check=True, text=True,
                               stdout=subprocess.PIPE).stdout
         assert listed(text) == devices_of(answer, kind), (answer, text)
+        wanted = [one.replace("nic", "weft") for one in answer["ids"]]
+        assert nccl_devices(nccl, answer) == wanted, answer
+    tree_with_traps(answers["d"], kind, node.folder)
     server, client = devices_of(answers["d"], kind)[1], devices_of(answers["c"], kind)[0]
     if kind == "efa":
         words, address = latency, "127.0.0.1"
@@ -400,7 +444,7 @@ def some_of_the_nics(labs, node, kind, port):
     between(log, answers["d"], answers["c"], words(port, server), [*words(port, client), address])
 
 
-def fake(weft, folder, plugin, kubelet):
+def fake(weft, folder, plugin, kubelet, nccl):
     for program in ("ibv_devices", "ib_send_lat"):
         if not shutil.which(program):
             skip(f"needs {program}")
@@ -414,17 +458,16 @@ def fake(weft, folder, plugin, kubelet):
             labs.run("up", "default", "--nics", str(NICS), "--device", kind, start="weft")
             node.kubelet.lists([f"nic{nic}" for nic in range(NICS)])
             garbage(labs, node)
-            some_of_the_nics(labs, node, kind, port)
+            some_of_the_nics(labs, node, kind, port, nccl)
             labs.run("down", start="weft")
             node.plugin.end(signal.SIGTERM, 143)
             labs.nothing_is_left()
         finally:
             node.end()
-            for line in labs.processes():  # a test that fails leaves its weftd
-                os.kill(int(line.split(":")[0]), signal.SIGKILL)
+            labs.end_processes()  # a test that fails leaves its weftd
 
 
-def podman(weft, folder, plugin, kubelet):
+def podman(weft, folder, plugin, kubelet, _nccl):
     labs = lab.Podman(weft, folder)
     up = ["up", "default", "--hosts", "2", "--nics", str(NICS), "--allow-uid", "1000"]
     pods = Pods(labs)
@@ -457,8 +500,7 @@ def podman(weft, folder, plugin, kubelet):
     finally:
         for node in nodes:
             node.end()
-        for line in labs.processes():  # a test that fails leaves its weftd
-            os.kill(int(line.split(":")[0]), signal.SIGKILL)
+        labs.end_processes()  # a test that fails leaves its weftd
 
 
 if __name__ == "__main__":
