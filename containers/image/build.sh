@@ -10,7 +10,8 @@ store=$(mktemp -d /var/tmp/weft-image.XXXXXX)
 engine() { buildah --root "$store/root" --runroot "$store/run" --storage-driver vfs "$@"; }
 end() {
   engine rm --all >/dev/null 2>&1 || true
-  rm -rf "$store"
+  rm -rf --one-file-system "$store"  # debootstrap may have been stopped with /proc in place
+  rm -f "$archive.new"
 }
 trap end EXIT
 trap 'exit 1' INT TERM
@@ -50,7 +51,9 @@ blobs_of() {  # FILE; the blobs that it names, as paths
 blobs_of "$(blobs_of index.json)" | awk '
   { printf NR == 1 ? "[{\"Config\":\"%s\",\"RepoTags\":[\"weft:latest\"],\"Layers\":[" \
                    : NR == 2 ? "\"%s\"" : ",\"%s\"", $0 }
-  END { print "]}]" }' >"$layout/manifest.json"
+  END { print "]}]"; exit NR < 3 }' >"$layout/manifest.json" ||
+  { echo "weft: the image's manifest names no layers" >&2; exit 1; }
 tar -C "$layout" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
-  --mode=u=rwX,go=rX -cf "$archive" .
+  --mode=u=rwX,go=rX -cf "$archive.new" .
+mv "$archive.new" "$archive"
 echo "$archive"

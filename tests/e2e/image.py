@@ -172,6 +172,7 @@ def compose(weft, folder):
     finally:
         ended.set()
         health.join()
+        composed.run("down", "--timeout", "5", wanted=None)  # of a part that fails
         service.terminate()
         service.wait()
 
@@ -183,6 +184,8 @@ def main():
     for program in ("buildah", "cmake"):
         if not shutil.which(program):
             skip(f"needs {program}: ./weft setup build image")
+    if sys.argv[2:] == ["compose"]:
+        compose_words()
     try:
         # Now, while there may be a network to fetch them by.
         bare_system("bookworm")

@@ -150,8 +150,7 @@ def fake(weft, folder):
         try:
             part(labs)
         finally:  # a part that fails leaves its weftd
-            for line in labs.processes():
-                os.kill(int(line.split(":")[0]), signal.SIGKILL)
+            labs.end_processes()
 
 
 # --- With podman

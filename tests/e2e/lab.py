@@ -9,6 +9,7 @@
 namespaces of the test's own, from an image made of this machine's programs and above its root;
 needs root. Exit code 0, or 77 with the reason if this machine cannot."""
 
+import contextlib
 import json
 import os
 import re
@@ -77,6 +78,11 @@ class Labs:
             if f"{self.folder}/weft-" in line:
                 found.append(f"{pid}: {line}")
         return found
+
+    def end_processes(self):
+        for line in self.processes():
+            with contextlib.suppress(ProcessLookupError):  # it may just have ended
+                os.kill(int(line.split(":")[0]), signal.SIGKILL)
 
 
 # --- With an engine that makes no containers
@@ -310,8 +316,7 @@ def fake(weft, folder):
         try:
             part(labs)
         finally:  # a part that fails leaves its weftd
-            for line in labs.processes():
-                os.kill(int(line.split(":")[0]), signal.SIGKILL)
+            labs.end_processes()
 
 
 # --- With podman
@@ -531,6 +536,8 @@ def main(parts, weft, kind, *more):
                 skip("this machine does not allow namespaces")
             os.execvp("unshare", [*hermetic, "sh", "-c", HERMETIC, "sh", sys.executable, "-B",
                                   sys.argv[0], weft, kind, *more])
+    # So that what a part has begun ends with it, also when somebody else ends the test.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="weft-lab-") as folder:
         os.environ["XDG_RUNTIME_DIR"] = folder
         weft, *more = map(os.path.abspath, (weft, *more))
