@@ -268,7 +268,7 @@ TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
   ASSERT_TRUE(eventually([&] {
     [[maybe_unused]] const auto room = (*enemy)->transmit_room();
     for (const srd::RxPacket& received : a->io->receive()) {
-      srd::wire::DataHeader header;
+      srd::wire::DataHeader header{};
       EXPECT_TRUE(srd::wire::load(received.bytes, header));
       EXPECT_EQ(header.psn.value(), 1U);  // its damage was in the Ethernet header or the mark
       ++got;
