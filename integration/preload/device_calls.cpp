@@ -33,10 +33,22 @@ ssize_t with_file(int fd, const Work& work) {
   return result < 0 ? refuse(static_cast<int>(-result)) : result;
 }
 
-// `sleeps`: there is no event, and the program wants to wait for one.
-[[gnu::noinline]] ssize_t try_write(int fd, const void* buffer, std::size_t size, bool& sleeps) {
+// With a file other than that of `begun`, if there is one, nothing is done.
+template <class Work>
+ssize_t attempt(int fd, const void* begun, Attempt& found, const Work& work) {
   const srd::Uncancellable here;
-  return with_file(fd, [&](OpenFile& file) {
+  return with_file(fd, [&](OpenFile& file) -> ssize_t {
+    found.file = &file;
+    if (begun != nullptr && begun != &file) {
+      return -EBADF;
+    }
+    return work(file);
+  });
+}
+
+[[gnu::noinline]] ssize_t try_write(int fd, const void* buffer, std::size_t size, const void* begun,
+                                    Attempt& found) {
+  return attempt(fd, begun, found, [&](OpenFile& file) {
     if (file.verbs != nullptr) {
       return file.verbs->write(fd, buffer, size);
     }
@@ -46,22 +58,22 @@ ssize_t with_file(int fd, const Work& work) {
       return result;
     }
     const ssize_t result = file.connections->write(buffer, size);
-    sleeps = result == -EAGAIN && wants_to_wait(fd);
-    if (sleeps) {
+    found.sleeps = result == -EAGAIN && wants_to_wait(fd);
+    if (found.sleeps) {
       file.connections->expect_events();
     }
     return result;
   });
 }
 
-[[gnu::noinline]] ssize_t try_read(int fd, void* buffer, std::size_t size, bool& sleeps) {
-  const srd::Uncancellable here;
-  return with_file(fd, [&](OpenFile& file) -> ssize_t {
+[[gnu::noinline]] ssize_t try_read(int fd, void* buffer, std::size_t size, const void* begun,
+                                   Attempt& found) {
+  return attempt(fd, begun, found, [&](OpenFile& file) -> ssize_t {
     if (file.datagrams == nullptr) {  // closed meanwhile, and the number is another device file's
       return -EBADF;
     }
     const ssize_t result = file.datagrams->read(buffer, size);
-    sleeps = result == -EAGAIN && wants_to_wait(fd);
+    found.sleeps = result == -EAGAIN && wants_to_wait(fd);
     file.datagrams->expect_messages();
     return result;
   });
@@ -85,11 +97,15 @@ bool write_post(int fd, const void* buffer, std::size_t size, ssize_t& result) {
 }
 
 ssize_t write_device(int fd, const void* buffer, std::size_t size) {
-  return repeat_until_done(fd, [=](bool& sleeps) { return try_write(fd, buffer, size, sleeps); });
+  return repeat_until_done(fd, [=](const void* begun, Attempt& found) {
+    return try_write(fd, buffer, size, begun, found);
+  });
 }
 
 ssize_t read_datagram(int fd, void* buffer, std::size_t size) {
-  return repeat_until_done(fd, [=](bool& sleeps) { return try_read(fd, buffer, size, sleeps); });
+  return repeat_until_done(fd, [=](const void* begun, Attempt& found) {
+    return try_read(fd, buffer, size, begun, found);
+  });
 }
 
 int ioctl_device(int fd, unsigned long request, void* argument) {

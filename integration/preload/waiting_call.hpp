@@ -34,22 +34,36 @@ namespace weft::preload {
   return flags < 0 || (flags & O_NONBLOCK) == 0;
 }
 
+// What an attempt at a call has found.
+struct Attempt {
+  const void* file = nullptr;  // whose call it was, to know it again
+  bool sleeps = false;         // nothing is there, and the program wants to wait for it
+};
+
+// As the kernel's, a call that has begun stays with its file: if another thread closes that one, or
+// the number becomes another file's, the call is neither refused nor answered by the other.
+//
 // The sleep is a point of cancellation, as in the kernel. Unwinding cannot pass frames of this
 // library that have something to destroy, so these have nothing. The byte stays.
 template <class Try>
 ssize_t repeat_until_done(int fd, const Try& attempt) {
+  const void* begun = nullptr;
   while (true) {
-    bool sleeps = false;
-    const ssize_t result = attempt(sleeps);
-    if (!sleeps) {
-      return result;
-    }
-    char byte = 0;
-    const ssize_t found = ::recv(fd, &byte, sizeof byte, MSG_PEEK);
-    if (found == 0) {  // another thread has closed the file: the kernel's sleepers sleep on
+    Attempt found;
+    const ssize_t result = attempt(begun, found);
+    if (begun != nullptr && found.file != begun) {
       return ::pause();
     }
-    if (found < 0) {
+    if (!found.sleeps) {
+      return result;
+    }
+    begun = found.file;
+    char byte = 0;
+    const ssize_t received = ::recv(fd, &byte, sizeof byte, MSG_PEEK);
+    if (received == 0 || (received < 0 && (errno == EBADF || errno == ENOTSOCK))) {
+      return ::pause();
+    }
+    if (received < 0) {
       return -1;
     }
   }
