@@ -13,11 +13,14 @@ class Case:
     """One job, of a server and a client. `{port}` is a TCP port, `{tcp}` the server's address for
     it; `{ip}` and `{ip6}` are its addresses on the fabric; `{dev}` is each side's own, and so are
     `{gid}`, `{gid0}` and `{gid6}`: the indices of the GIDs of IPv4, link-local, and IPv6. `naks`
-    are the refusals that the server has to give."""
+    are the refusals that the server has to give. With `datagrams` a frame that is lost may leave
+    both sides waiting."""
 
-    def __init__(self, name, server, client, says="", by_tcp=True, codes=(0,), naks=frozenset()):
+    def __init__(self, name, server, client, says="", by_tcp=True, codes=(0,), naks=frozenset(),
+                 datagrams=False):
         self.name, self.server, self.client = name, server, client
         self.says, self.by_tcp, self.codes, self.naks = says, by_tcp, codes, set(naks)
+        self.datagrams = datagrams
 
 
 # Beside the plain name of a job, the kind of address that it uses.
@@ -88,7 +91,7 @@ def perftests(lossy):
     return found
 
 
-def connections():
+def connections(lossy):
     found = []
     # One packet, a page, and many packets.
     for size in (64, 4096, 60000):
@@ -101,7 +104,11 @@ def connections():
         found.append(Case("connections" + name, words, words + " ask", by_tcp=False))
     found.append(Case("ucmatose", "ucmatose -b {ip} -C 20 -c 3", "ucmatose -s {ip} -C 20 -c 3",
                       by_tcp=False))
-    found.append(Case("udaddy", "udaddy -b {ip} -C 20", "udaddy -s {ip} -C 20", by_tcp=False))
+    # Nobody sends its messages again, but what finds the other side is asked for again: with loss
+    # as few of the former as there can be.
+    messages = 1 if lossy else 20
+    found.append(Case("udaddy", f"udaddy -b {{ip}} -C {messages}",
+                      f"udaddy -s {{ip}} -C {messages}", by_tcp=False, datagrams=True))
     # Nobody listens at that port.
     found.append(Case("reject", "", "rping -c -a {ip} -p 4242 -C 1", "REJECTED|unreachable|reject",
                       by_tcp=False, codes=range(1, 256)))
@@ -109,4 +116,4 @@ def connections():
 
 
 def all_cases(folder, lossy):
-    return our_programs(folder, lossy) + pingpongs(lossy) + perftests(lossy) + connections()
+    return our_programs(folder, lossy) + pingpongs(lossy) + perftests(lossy) + connections(lossy)
