@@ -13,14 +13,14 @@ class Case:
     """One job, of a server and a client. `{port}` is a TCP port, `{tcp}` the server's address for
     it; `{ip}` and `{ip6}` are its addresses on the fabric; `{dev}` is each side's own, and so are
     `{gid}`, `{gid0}` and `{gid6}`: the indices of the GIDs of IPv4, link-local, and IPv6. `naks`
-    are the refusals that the server has to give. With `datagrams` a frame that is lost may leave
-    both sides waiting."""
+    are the refusals that the server has to give. `unreliable`: nobody sends its messages again, so
+    one that is lost may leave both sides waiting."""
 
     def __init__(self, name, server, client, says="", by_tcp=True, codes=(0,), naks=frozenset(),
-                 datagrams=False):
+                 unreliable=False):
         self.name, self.server, self.client = name, server, client
         self.says, self.by_tcp, self.codes, self.naks = says, by_tcp, codes, set(naks)
-        self.datagrams = datagrams
+        self.unreliable = unreliable
 
 
 # Beside the plain name of a job, the kind of address that it uses.
@@ -63,7 +63,8 @@ def pingpongs(lossy):
                     continue
                 words = (f"ibv_{kind}_pingpong -d {{dev}} -g {index} -p {{port}} {more} "
                          f"-c -n 40 -s {size}")
-                found.append(Case(f"{kind}_pingpong.{size}{gid}", words, words + " {tcp}"))
+                found.append(Case(f"{kind}_pingpong.{size}{gid}", words, words + " {tcp}",
+                                  unreliable=kind in ("uc", "ud")))
     return found
 
 
@@ -82,7 +83,8 @@ def perftests(lossy):
             words += "" if service == "UD" else " -u 17"
             words += "" if verb == "atomic" else f" -s {size}"
             words += "" if verb in ("read", "atomic") else f" -c {service}"
-            found.append(Case(f"perftest.{service}.{verb}_{kind}.{size}", words, words + " {tcp}"))
+            found.append(Case(f"perftest.{service}.{verb}_{kind}.{size}", words, words + " {tcp}",
+                              unreliable=service != "RC"))
     for verb in ("send_bw", "write_bw", "read_lat"):
         words = f"ib_{verb} -d {{dev}} -x {{gid6}} -p {{port}} -F -n 30 -u 17 -s 65536"
         found.append(Case(f"perftest.RC.{verb}.ipv6", words, words + " {tcp}"))
@@ -104,11 +106,10 @@ def connections(lossy):
         found.append(Case("connections" + name, words, words + " ask", by_tcp=False))
     found.append(Case("ucmatose", "ucmatose -b {ip} -C 20 -c 3", "ucmatose -s {ip} -C 20 -c 3",
                       by_tcp=False))
-    # Nobody sends its messages again, but what finds the other side is asked for again: with loss
-    # as few of the former as there can be.
+    # What finds the other side is sent again, its messages are not: with loss as few as can be.
     messages = 1 if lossy else 20
     found.append(Case("udaddy", f"udaddy -b {{ip}} -C {messages}",
-                      f"udaddy -s {{ip}} -C {messages}", by_tcp=False, datagrams=True))
+                      f"udaddy -s {{ip}} -C {messages}", by_tcp=False, unreliable=True))
     # Nobody listens at that port.
     found.append(Case("reject", "", "rping -c -a {ip} -p 4242 -C 1", "REJECTED|unreachable|reject",
                       by_tcp=False, codes=range(1, 256)))

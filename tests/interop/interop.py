@@ -62,10 +62,10 @@ class LastWordLost(Failure):
     what = "the last acknowledgement was lost"
 
 
-class DatagramLost(LastWordLost):
-    """Both sides wait for datagrams, which nobody sends again."""
+class MessageLost(LastWordLost):
+    """Both sides wait for a message that nobody sends again."""
 
-    what = "a datagram was lost"
+    what = "a message was lost"
 
 
 # Free when they were asked for. All are open at the same time, so no two are the same.
@@ -410,8 +410,8 @@ class Suite:
         if serving is not None and self.losses() > self.lost:
             if is_last_word_lost(code, server_code, said, server_said):
                 raise LastWordLost(told)
-            if case.datagrams and code is None and server_code is None:
-                raise DatagramLost(told)
+            if case.unreliable and code is None and server_code is None:
+                raise MessageLost(told)
         if code not in case.codes or (serving is not None and server_code != 0):
             raise Failure(f"exit codes: client {code}, server {server_code}\n{told}")
         if not re.search(case.says, said):
