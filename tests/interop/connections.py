@@ -143,11 +143,12 @@ def must(what, good):
         sys.exit(1)
 
 
-def end_both(connections, identity, first, who):
-    """An established connection ends: here first, or at the other end."""
+def end_both(connections, identity, first, who, told=False):
+    """An established connection ends: here first, or at the other end; `told`: that one has."""
     if first:
         call("rdma_disconnect", identity)
-    connections.next("DISCONNECTED")
+    if not told:
+        connections.next("DISCONNECTED")
     if not first:
         call("rdma_disconnect", identity)
     must(f"disconnected by {who}", connections.state(identity) == IBV_QPS_ERR)
@@ -204,9 +205,12 @@ def answering(address, port):
             continue
         connections.make_qp(identity)
         call("rdma_accept", identity, connections.parameters(b"welcome"))
-        connections.next("ESTABLISHED")
-        end_both(connections, identity, wish == b"leave",
-                 "who has answered" if wish == b"leave" else "who has asked")
+        # The asker may end the connection before this side knows that there is one: if the frame
+        # that says so (RTU) is lost, no event but DISCONNECTED comes.
+        leaves = wish == b"leave"
+        event, *_ = connections.next("ESTABLISHED", *(() if leaves else ("DISCONNECTED",)))
+        end_both(connections, identity, leaves, "who has answered" if leaves else "who has asked",
+                 told=event == "DISCONNECTED")
 
 
 def main():
