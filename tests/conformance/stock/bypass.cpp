@@ -1,6 +1,6 @@
 // Owns a program that goes around the device's hooks, as software does that rings doorbells itself:
-// it keeps the library's own functions from before they are replaced. `bypass TURNS`, twice on a
-// host.
+// it posts and polls by the functions that the library had before hooks replaced them. Two ranks on
+// one host run `bypass TURNS` and send one message to and fro; each prints the time of one way.
 #include <infiniband/efadv.h>
 #include <infiniband/verbs.h>
 
@@ -18,10 +18,11 @@
 namespace weft::conformance {
 namespace {
 
-constexpr std::uint32_t kSlots = 4;
+constexpr std::uint32_t kSlots = 4;  // more than enough: one message is under way at a time
 constexpr std::uint32_t kSize = 64;
 
-// Two programs leave their numbers where the other finds them.
+// Tells the other rank our number, and returns its. Each number is a file of WEFT_CASE_DIR, which
+// rename() makes appear whole. Waits for 30 s.
 std::uint32_t exchange(std::uint32_t number) {
   const std::string folder = std::getenv("WEFT_CASE_DIR");
   const int rank = std::atoi(std::getenv("WEFT_RANK"));
@@ -40,15 +41,16 @@ std::uint32_t exchange(std::uint32_t number) {
   return 0;
 }
 
-// Of the library's own mappings only the completion queue is read-only.
+// The trap makes the page of the send doorbell read-only, so that a store there raises a signal. Of
+// the device's other mappings only the completion queue is read-only.
 bool doorbell_is_watched() {
   std::ifstream maps("/proc/self/maps");
-  int readable = 0;
+  int read_only = 0;
   for (std::string line; std::getline(maps, line);) {
     const bool device = line.find("weft-uverbs") != std::string::npos;
-    readable += device && line.find(" r--s ") != std::string::npos ? 1 : 0;
+    read_only += device && line.find(" r--s ") != std::string::npos ? 1 : 0;
   }
-  return readable == 2;
+  return read_only == 2;
 }
 
 }  // namespace
@@ -68,6 +70,7 @@ int main(int argc, char** argv) {
   const std::uint32_t peer = exchange(queue.number());
   ibv_wc done{};
   const auto begin = std::chrono::steady_clock::now();
+  // Sooner than the test's own limit, which would end the program without saying where it hangs.
   const auto is_late = [&] {
     return std::chrono::steady_clock::now() - begin > std::chrono::seconds{60};
   };
@@ -76,7 +79,7 @@ int main(int argc, char** argv) {
     if (first) {
       demand(queue.post_send(0, 1000, peer), "no room");
     }
-    int missing = 2;  // the other's message, and the completion of the own one
+    int missing = 2;  // the other rank's message, and the completion of our own
     while (missing > 0) {
       if (!queue.poll(done)) {
         demand(!is_late(), "waited too long");

@@ -1,5 +1,6 @@
-// Tests that collectives of stock Open MPI, over the stock efa provider and over UCX on soft RoCE,
-// are right in every element: ours is only the program that looks (integration/mpi).
+// Owns the tests of MPI's collectives: stock Open MPI, over the stock efa provider and over UCX on
+// soft RoCE, must get every element right. Ours is only the program that compares the elements
+// (integration/mpi).
 #include <cstdint>
 #include <set>
 
@@ -16,20 +17,22 @@ namespace {
 const std::set<std::string> kAll{"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
                                  "broadcast",  "gather",     "scatter",        "barrier"};
 
-// What MPI's messages travel by.
+// What MPI's messages travel by: the kind of device, variables for the library that uses it, and
+// mpirun's options, which choose that library and keep Open MPI from opening the device otherwise.
 struct Messages {
   const char* device;
   const char* environment;
   const char* options;
 };
 constexpr Messages kLibfabric{"efa", "FI_PROVIDER=efa", " --mca pml cm --mca mtl ofi "};
+// UCX's own time-out of a connection, a second, is long for networks that lose: hence 50 ms.
 #define BY_UCX " --mca pml ucx --mca btl ^openib,ofi --mca mtl ^ofi "
 constexpr Messages kUcxConnections{
     "rxe", "UCX_NET_DEVICES=rxe_0:1 UCX_RC_VERBS_TIMEOUT=50ms UCX_TLS=rc_verbs,ud_verbs:aux,self",
     BY_UCX};
 constexpr Messages kUcxDatagrams{"rxe", "UCX_NET_DEVICES=rxe_0:1 UCX_TLS=ud_verbs,self", BY_UCX};
 
-// All ranks on one emulated host.
+// All ranks on one emulated host, launched there: the network between hosts has no part in it.
 Outcome run_collectives(const std::string& network, int ranks, const std::string& options,
                         int seconds, const Messages& by = kLibfabric) {
   return run_shell("dir=$(mktemp -d) && export OMPI_MCA_orte_tmpdir_base=$dir " +
@@ -40,7 +43,8 @@ Outcome run_collectives(const std::string& network, int ranks, const std::string
                    "; code=$?; rm -r $dir; exit $code");
 }
 
-// Rank i runs on host i modulo four of a network that is up for it.
+// Rank i runs on host h(i modulo 4 + 1), and mpirun outside of the network. The network is up
+// before the ranks, so that a fault can be set; its status is printed last, for lost().
 Outcome run_on_hosts(const std::string& network, const std::string& fault, int ranks,
                      const std::string& options, int seconds, const Messages& by = kLibfabric) {
   return run_shell(
@@ -57,13 +61,15 @@ Outcome run_on_hosts(const std::string& network, const std::string& fault, int r
       " down $name >/dev/null; rm -r $dir; exit $code");
 }
 
-// What that network lost for that reason.
+// How many frames the network of run_on_hosts() lost for that reason; 0 if it printed no status.
 std::uint64_t lost(const Outcome& outcome, const std::string& reason) {
   const auto states = json_lines(outcome.output, "counters");
   return states.empty() ? 0 : states.back().at("counters").at("dropped").value(reason, 0U);
 }
 
-// One line for each collective, type, size, in and out of place; all elements right.
+// No row may count a wrong element, and there must be a row for each collective, type, size, in and
+// out of place: a program that left some out would look right otherwise. Sizes grow by the factor
+// 16, and are rounded up to whole elements: for each rank, where each has a part of its own.
 void expect_right(const Outcome& outcome, int ranks, const std::set<std::string>& collectives,
                   std::size_t least, std::size_t most) {
   ASSERT_EQ(outcome.code, 0) << outcome.output;
@@ -89,7 +95,7 @@ void expect_right(const Outcome& outcome, int ranks, const std::set<std::string>
   EXPECT_EQ(seen, collectives);
   for (const std::string& name : collectives) {
     if (name == "barrier") {
-      continue;
+      continue;  // it has no sizes
     }
     for (const char* const type : {"int", "float"}) {
       for (const char* const place : {"+", "-"}) {
@@ -126,6 +132,8 @@ INSTANTIATE_TEST_SUITE_P(All, MpiCollectives,
                                            Collectives{"OutOfOrder", "--device efa:reorder", 4}),
                          [](const auto& test) { return std::string(test.param.name); });
 
+// Of the program alone, over shared memory: a script that was written for nccl-tests must not get
+// other sizes here than it asked for.
 TEST(MpiCollectivesSizes, AreSaidAsForNcclTests) {
   NEEDS_COLLECTIVES
   const auto run = [](const std::string& options) {
@@ -151,13 +159,15 @@ TEST(MpiCollectivesSizes, AreSaidAsForNcclTests) {
   }
 }
 
-// The launcher outside, and each rank on a host of its own behind a leaf of its own.
+// Each rank on a host of its own, behind a leaf of its own: all messages cross the spines.
 TEST(MpiCollectivesThroughSwitches, EveryElementIsRight) {
   NEEDS_COLLECTIVES
   const Outcome outcome = run_on_hosts("--topology " WEFT_FOUR_LEAVES, "", 4, "-e 16384 -n 2", 120);
   expect_right(outcome, 4, kAll, 4, 16384);
 }
 
+// Two ranks on each host. Packets overtake each other, on eight paths and in the devices, and some
+// are lost and sent again. A run that lost nothing would show nothing: hence the last line.
 TEST(MpiCollectivesThroughSwitches, EveryElementIsRightWhereOnePercentIsLost) {
   NEEDS_COLLECTIVES
   const Outcome outcome =
@@ -167,6 +177,8 @@ TEST(MpiCollectivesThroughSwitches, EveryElementIsRightWhereOnePercentIsLost) {
   EXPECT_GT(lost(outcome, "loss"), 0U) << outcome.output;
 }
 
+// UCX sends its messages over reliable connections, or over datagrams and makes those reliable by
+// itself.
 struct OverUcx {
   const char* name;
   Messages by;
@@ -198,7 +210,8 @@ INSTANTIATE_TEST_SUITE_P(All, MpiCollectivesOverUcx,
                                            OverUcx{"Datagrams", kUcxDatagrams, 4}),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// Two of them up to what nccl-tests users end with. WEFT_LONG_TESTS: all of them, and eight ranks.
+// Up to the size with which users of nccl-tests often end. All collectives and eight ranks take
+// minutes: that is for WEFT_LONG_TESTS; else two collectives of two ranks.
 TEST(MpiCollectives, EveryElementIsRightUpTo64MiB) {
   NEEDS_COLLECTIVES
   const bool all = std::getenv("WEFT_LONG_TESTS") != nullptr;

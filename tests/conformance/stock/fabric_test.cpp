@@ -1,4 +1,5 @@
-// Tests with stock libfabric programs and MPI over the stock efa provider.
+// Owns the tests with stock libfabric programs, over the providers efa and verbs, and with MPI over
+// efa.
 #include "tests/conformance/run_weft.hpp"
 
 namespace weft::testing {
@@ -11,7 +12,8 @@ TEST(Fabric, EfaIsOffered) {
   EXPECT_TRUE(outcome.says("efa_0-rdm") && outcome.says("efa_0-dgrm")) << outcome.output;
 }
 
-// It looks for an interface of the host with an address that rdma_cm knows.
+// The verbs provider looks for a network interface of the host whose address rdma_cm knows, and
+// offers nothing if there is none. ofi_rxm makes reliable datagrams out of its connections.
 TEST(Fabric, VerbsIsOffered) {
   WEFT_NEEDS("fi_info");
   const Outcome outcome = run_weft("--no-prefix -n 1 --device rxe -- fi_info -p verbs");
@@ -22,7 +24,6 @@ TEST(Fabric, VerbsIsOffered) {
   EXPECT_TRUE(layered.says("domain: rxe_0\n") && layered.says("FI_PROTO_RXM")) << layered.output;
 }
 
-// Of what soft RoCE has in a completion queue, libfabric's default of 256 peers takes too much.
 struct Pingpong {
   const char* name;
   const char* device;
@@ -35,9 +36,9 @@ TEST_P(FabricPingpong, EveryByteArrives) {
   WEFT_NEEDS("fi_pingpong");
   const std::string command = std::string("fi_pingpong -p '") + GetParam().provider + "' -c -B " +
                               own_port() + " " + GetParam().arguments;
-  const std::string port = command.substr(command.find("-B ") + 3, 5);
   std::string client = command;
-  client.replace(client.find("-B "), 3, "-P ");
+  client.replace(client.find("-B "), 3, "-P ");  // the client's word for the server's port
+  // For its default of 256 peers libfabric asks for more than soft RoCE has in a completion queue.
   const Outcome outcome =
       run_weft(std::string("--device ") + GetParam().device + " -- env FI_UNIVERSE_SIZE=16 " +
                    command + " : env FI_UNIVERSE_SIZE=16 " + client + " {h1.ip}",
@@ -57,7 +58,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Pingpong{"VerbsRdmTagged", "rxe", "-e rdm -m tagged", "verbs;ofi_rxm"}),
     [](const auto& test) { return std::string(test.param.name); });
 
-// The number after `key` in the last line of JSON that is about the device of `host`.
+// The number after `key` in the last line of JSON that is about the device of `host`; -1: there is
+// none.
 double reported(const Outcome& outcome, const std::string& host, const std::string& key) {
   const std::size_t line = outcome.output.rfind("\"host\":\"" + host + "\",\"kind\"");
   const std::size_t at = outcome.output.find("\"" + key + "\":", line);
@@ -66,8 +68,9 @@ double reported(const Outcome& outcome, const std::string& host, const std::stri
              : std::atof(outcome.output.c_str() + at + key.size() + 3);
 }
 
-// The profile holds packets back, so messages arrive in another order than they were sent in; no
-// program may mind.
+// The profile `reorder` holds up to 16 packets back and sends over 64 paths, so messages arrive in
+// another order than they were sent in; no program may mind. The bounds are loose, as the exact
+// shares depend on the machine.
 TEST(Order, OfMessagesIsLostOnPurposeAndCounted) {
   WEFT_NEEDS("ib_send_bw");
   const std::string command = "ib_send_bw -c SRD -x 0 -b -n 3000 -s 1024 -p " + own_port();
@@ -80,6 +83,8 @@ TEST(Order, OfMessagesIsLostOnPurposeAndCounted) {
   }
 }
 
+// Messages of 1 MiB are many packets each, which libfabric and the device put together again; -c
+// compares the bytes.
 TEST(Order, OfPacketsIsLostOnPurposeAndCounted) {
   WEFT_NEEDS("fi_pingpong");
   const std::string port = own_port();
@@ -92,6 +97,8 @@ TEST(Order, OfPacketsIsLostOnPurposeAndCounted) {
   }
 }
 
+// Exporters of metrics read sysfs. The client's program reads there before and after 500 messages
+// of 4096 bytes, which are 2 MB, over a link that loses some.
 TEST(Counters, MoveWhereExportersLook) {
   WEFT_NEEDS("fi_pingpong");
   const std::string port = own_port();
@@ -109,7 +116,8 @@ TEST(Counters, MoveWhereExportersLook) {
 
 class Mpi : public ::testing::TestWithParam<int> {};
 
-// Open MPI's launcher starts the ranks on one emulated host; each is a process on its NIC.
+// Open MPI's launcher starts the ranks on one emulated host; each is a process on its NIC. From one
+// element to a MiB, so that both messages of one packet and long ones are summed up.
 TEST_P(Mpi, AllReduceIsRight) {
   WEFT_NEEDS("mpirun.openmpi");
   WEFT_NEEDS("mpicc.openmpi");

@@ -1,17 +1,20 @@
-// Tests of what a library in other people's programs must stand: exits, forks and cancelled threads
-// at bad moments, programs that close everything, fault handlers, odd paths.
+// Owns the tests of what a library in other people's programs must stand: exits, forks and
+// cancelled threads at bad moments, programs that close everything, fault handlers, odd paths.
+//
+// Each test runs cases of the guest program (tests/conformance/guest) under `weft run`. What a case
+// does, and what it demands, is said there (cases.hpp); it ends with 0 when all was well.
 #include "tests/conformance/run_weft.hpp"
 
 namespace weft::testing {
 namespace {
 
-// A case that hangs is ended by `timeout`, whose code is not 0.
+// One rank, on an EFA device. A case that hangs is ended by `timeout`, whose code is not 0.
 Outcome alone(const std::string& guest_case, const std::string& environment = "") {
   return run_shell(environment + " timeout 60 " WEFT_PROGRAM " run -q --no-prefix -- " WEFT_GUEST +
                    " " + guest_case);
 }
 
-// One after the other, in one run.
+// Processes one after the other, in one run: for cases that fail only at an unlucky moment.
 Outcome repeated(const std::string& guest_case, int times) {
   return run_shell("timeout 100 " WEFT_PROGRAM " run -q --no-prefix -- sh -c 'for i in $(seq " +
                    std::to_string(times) + "); do timeout 10 " WEFT_GUEST " " + guest_case +
@@ -26,12 +29,15 @@ Outcome pair(const std::string& command) {
       command + "; code=$?; rm -r $dir; exit $code");
 }
 
+// exit() runs destructors that close the device whose lock the interrupted code may hold.
 TEST(Ends, ExitFromASignalHandlerInTheMidstOfProgress) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   const Outcome outcome = repeated("exit_in_handler", 20);
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
+// The command that waits for an event of rdma_cm is a write() that sleeps, so the thread can be
+// cancelled in it. Only soft-RoCE devices have rdma_cm.
 TEST(Ends, AThreadIsCancelledWhileItWaitsForConnections) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   const Outcome outcome =
@@ -40,6 +46,7 @@ TEST(Ends, AThreadIsCancelledWhileItWaitsForConnections) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
+// The writer must find a device file or none, never the socket that stands in for it.
 TEST(Ends, AFileIsClosedWhileAnotherThreadWritesToIt) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   const Outcome outcome =
@@ -48,6 +55,8 @@ TEST(Ends, AFileIsClosedWhileAnotherThreadWritesToIt) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
+// The wrappers open files themselves, and open() is a point of cancellation: calls that are none
+// must not become one by that.
 TEST(Ends, AThreadThatIsToBeCancelledIsAnswered) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   for (const char* const device : {"efa", "rxe"}) {
@@ -57,6 +66,8 @@ TEST(Ends, AThreadThatIsToBeCancelledIsAnswered) {
   }
 }
 
+// The sender waits for its completions. A receiver that took its last acknowledgement with it would
+// leave it waiting.
 TEST(Ends, WhoLeavesAtOnceHasAcknowledgedWhatItGot) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   const Outcome outcome = pair(
@@ -65,6 +76,8 @@ TEST(Ends, WhoLeavesAtOnceHasAcknowledgedWhatItGot) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
+// Constructors of libraries run under the loader's lock. Here they wait for threads that make calls
+// which we wrap: a wrapper that asked the loader for anything then would never return.
 class Loader : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Loader, IsNotAskedUnderItsOwnLock) {
@@ -78,6 +91,8 @@ INSTANTIATE_TEST_SUITE_P(Guest, Loader,
                                            "libraries_that_come_and_go"),
                          [](const auto& test) { return std::string(test.param); });
 
+// Cases that need nothing but themselves. Those about paths start at folders of sysfs that the
+// kernel has, which some containers leave out.
 class Alone : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Alone, Succeeds) {
@@ -91,7 +106,7 @@ TEST_P(Alone, Succeeds) {
   const Outcome outcome = alone(GetParam());
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   if (name == "device_names") {
-    EXPECT_EQ(outcome.output, "") << "a device that there is not needs no message";
+    EXPECT_EQ(outcome.output, "") << "to look for a device that is not there is no error to report";
   }
 }
 
@@ -106,6 +121,8 @@ INSTANTIATE_TEST_SUITE_P(Guest, Alone,
                                            "sandboxed"),
                          [](const auto& test) { return std::string(test.param); });
 
+// It shares memory with its parent, so that a device it opened would be opened in the parent as
+// well.
 TEST(Ends, AGrandchildByVforkIsNotTakenForItsParent) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   const Outcome outcome = alone("grandchildren_by_vfork");
@@ -124,6 +141,8 @@ TEST(Interfaces, AreThoseOfTheHostAndOfSoftRoce) {
   }
 }
 
+// The case forbids itself most system calls (seccomp): one for each message would cost as much as
+// all the rest of the message.
 TEST(Kernel, IsNotAskedForAMessage) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   for (const char* const device : {"rxe", "efa"}) {
@@ -145,6 +164,8 @@ TEST(Kernel, PostsAtBadPointersAreRefused) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
+// The runtime directory, below which the emulated files really lie, is itself reached by a link.
+// Relative paths and `..` in the emulated tree must lead to the same files all the same.
 TEST(Paths, OfATreeBehindALink) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   if (run_shell("test -d /sys/class").code != 0) {
@@ -156,14 +177,16 @@ TEST(Paths, OfATreeBehindALink) {
       " run -q --no-prefix -- sh -c 'echo at $WEFT_SOCKET && " WEFT_GUEST
       " relative_paths && " WEFT_GUEST " steps_back'; code=$?; rm -r $dir; exit $code");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_TRUE(outcome.says("/link/own/")) << outcome.output;
+  EXPECT_TRUE(outcome.says("/link/own/")) << "the network is elsewhere\n" << outcome.output;
 }
 
+// A device takes upper numbers, from 512 on, or fewer where the limit is low. With 12 it has none
+// to take, and must say so instead of hanging or crashing.
 TEST(Descriptors, AreFewAndSayIt) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
-  // The limit is set inside, so that it is the guest's alone: weft and weftd need descriptors of
-  // their own. That the case passes where there are enough is seen first, or a failure would say
-  // nothing of the limit.
+  // The limit is set inside of the run, so that it is the guest's alone: weft and weftd need
+  // descriptors of their own. First the case must pass where there are enough, or a failure would
+  // say nothing of the limit.
   const auto limited = [](const char* most) {
     return alone("few_numbers", "ulimit -n 4096;").code == 0
                ? run_shell(std::string("timeout 60 " WEFT_PROGRAM
@@ -180,18 +203,24 @@ TEST(Descriptors, AreFewAndSayIt) {
   EXPECT_TRUE(outcome.says("weft: ") && outcome.says("ulimit -n")) << outcome.output;
 }
 
+// The page of a doorbell is write-protected. When its queue pair is gone the program may map other
+// memory there, whose rights must stay what the program made them.
 TEST(Trap, ForgetsAQueuePairThatIsGone) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   const Outcome outcome = alone("trap_forgets", "WEFT_DOORBELL_TRAP=1");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
+// A program may set a handler for SIGSEGV after the device was opened: it must see its own faults,
+// and no doorbell's.
 TEST(Trap, StandsBeforeTheProgramsOwnHandler) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   const Outcome outcome = alone("trap_with_handler", "WEFT_DOORBELL_TRAP=1");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
+// Faults at registered buffers that the program has taken away are the device's to survive. All
+// others are the program's, which must find its handlers, masks and ends as it would without us.
 class Faults : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {};
 
 TEST_P(Faults, AreWhoseTheyAre) {
@@ -211,6 +240,7 @@ INSTANTIATE_TEST_SUITE_P(Guest, Faults,
                                   (*std::get<1>(test.param) ? "_trapped" : "");
                          });
 
+// UCX replaces mmap() and its relatives as well. Both must go on working, whoever came first.
 TEST(Memory, WithTheHooksOfUcx) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   const Outcome outcome = alone("hooked_memory");
@@ -220,8 +250,9 @@ TEST(Memory, WithTheHooksOfUcx) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
-// The times that these cases measure depend on the machine. The test asks only that every turn
-// ends.
+// Two ranks that wait by looking at a byte of their memory. While they wait no call of theirs
+// enters our code, so the device's background thread has to receive. The times that the cases
+// measure depend on the machine: asked for is only that every turn ends.
 class Spinning : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Spinning, GetsEveryMessage) {
@@ -235,6 +266,7 @@ INSTANTIATE_TEST_SUITE_P(Guest, Spinning,
                          ::testing::Values("spin_calls", "spin_stores", "spin_writes"),
                          [](const auto& test) { return std::string(test.param); });
 
+// Both ranks arm and sleep in every turn: one wake-up that got lost would end the run by time-out.
 TEST(Events, WhoSleepsOnAChannelIsWoken) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
   const Outcome outcome = pair(WEFT_GUEST " event_latency");

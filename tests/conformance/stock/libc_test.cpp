@@ -1,4 +1,5 @@
-// Tests of the interposed libc: stock tools see the emulated files, and processes may fork.
+// Owns the tests of the interposed libc: stock tools find the emulated files and devices by
+// whichever calls they make, programs may fork, and whatever else wraps libc may stand beside us.
 #include <filesystem>
 
 #include "tests/conformance/run_weft.hpp"
@@ -9,10 +10,10 @@ namespace {
 struct Look {
   const char* name;
   const char* command;
-  const char* expected;
+  const char* expected;  // the whole output
 };
 // Stock tools look by the calls of libc that they happen to use; each row is a way that some tool
-// goes.
+// goes. Two NICs, so that a tool must find the right one.
 class Files : public ::testing::TestWithParam<Look> {};
 
 TEST_P(Files, StockToolsSeeThem) {
@@ -34,6 +35,7 @@ INSTANTIATE_TEST_SUITE_P(
         Look{"Listed", "ls /sys/class/infiniband", "efa_0\nefa_1\n"},
         Look{"ListedByLongPath", "ls /sys/class/infiniband/efa_1/ports/", "1\n"},
         Look{"Read", "cat /sys/class/infiniband/efa_1/device/vendor", "0x1d0f\n"},
+        // 231:193 in hexadecimal digits, the numbers that Linux gives the second of these devices.
         Look{"CharacterDevice", "stat -c %F:%t:%T /dev/infiniband/uverbs1",
              "character special file:e7:c1\n"},
         Look{"TestedByTheShell", "sh -c 'test -c /dev/infiniband/uverbs0 && echo yes'", "yes\n"},
@@ -72,12 +74,16 @@ TEST(Files, AnInstallationMayHaveSpacesAndColonsInItsPath) {
   EXPECT_TRUE(outcome.says("efa_0")) << outcome.output;
 }
 
+// Programs of a run without devices are not to carry our library at all.
 TEST(Files, WithoutADeviceTreeNothingChanges) {
   const Outcome outcome =
       run_weft("--device none -- sh -c 'echo preload=$LD_PRELOAD devices=$WEFT_DEVICES'", 20);
   EXPECT_TRUE(outcome.says("preload= devices=")) << outcome.output;
 }
 
+// A context belongs to the process that has opened it. A command of a child on the parent's file
+// has to fail, a file of the child's own has to work, and neither that nor a child of vfork() may
+// harm the parent's.
 TEST(Fork, ChildrenOpenTheDeviceForThemselves) {
   if (run_shell("/usr/bin/python3 -c 'import pyverbs.device'").code != 0) {
     GTEST_SKIP() << "this machine has no python3-pyverbs; install it to run this test";
@@ -106,8 +112,9 @@ TEST(Fork, ChildrenOpenTheDeviceForThemselves) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
-// Their runtime wraps calls of libc itself, and stands before or behind our wrappers, as it was
-// linked: statically, which is clang's default, or as a library, which is gcc's.
+// The runtime of a sanitizer wraps calls of libc itself. It comes before our wrappers if it is
+// linked statically, which is clang's default, and behind them if it is a library, which is gcc's:
+// either way calls have to reach both.
 class Sanitizers : public ::testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(All, Sanitizers, ::testing::Values("-static-libasan", ""),
@@ -138,8 +145,10 @@ TEST_P(Sanitizers, ProgramsWithAsanSeeDevices) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
-// A host that has RDMA devices of its own: below us stands a libc that shows one, and a kernel that
-// answers on netlink.
+// A host that has RDMA devices of its own is played by a second preloaded library, behind ours: it
+// lists mlx5_0 in sysfs and lets sockets for RDMA's netlink be opened (family 16, protocol 20).
+// Below `weft run` programs see our devices only. The first look, without weft, shows that the
+// stand-in works.
 TEST(OtherDevices, AreNotSeenBesideOurs) {
   WEFT_NEEDS("gcc");
   WEFT_NEEDS("ibv_devices");
@@ -173,6 +182,7 @@ TEST(OtherDevices, AreNotSeenBesideOurs) {
       "                                        : stock(domain, type, protocol);\n"
       "}\n"
       "END2");
+  // Once, by the first look.
   const std::size_t first = outcome.output.find("mlx5_0");
   EXPECT_EQ(first, 0U) << "the test's own host shows no device: " << outcome.output;
   EXPECT_EQ(outcome.output.find("mlx5_0", 1), std::string::npos) << outcome.output;
@@ -180,7 +190,7 @@ TEST(OtherDevices, AreNotSeenBesideOurs) {
   EXPECT_FALSE(outcome.says("Error")) << outcome.output;
 }
 
-// iproute2's tool knows devices by netlink only.
+// `rdma` of iproute2 knows devices by netlink only, and never looks into sysfs.
 struct Asked {
   const char* name;
   const char* command;
@@ -208,14 +218,17 @@ INSTANTIATE_TEST_SUITE_P(
         Asked{"Counters", "rdma statistic show", "link efa_0/1 tx_pkts 0 "},
         Asked{"Resources", "rdma resource show", "0: efa_0: pd 0 cq 0 qp 0 cm_id 0 mr 0"},
         Asked{"ResourcesOfALivingProgram",
-              "sh -c '(ibv_asyncwatch -d efa_1 & echo $! > /tmp/weft-watch.$$; wait) & sleep 1; "
-              "rdma resource show; kill $(cat /tmp/weft-watch.$$); rm /tmp/weft-watch.$$'",
+              // A program that has the device open, which takes it a moment.
+              "sh -c '(ibv_asyncwatch -d efa_1 & echo $! > /tmp/weft-watch.$$; wait) & "
+              "until rdma resource show | grep \"ctx 1\"; do sleep 0.1; done; kill $(cat "
+              "/tmp/weft-watch.$$); rm /tmp/weft-watch.$$'",
               "1: efa_1: pd 0 cq 0 qp 0 cm_id 0 mr 0 ctx 1"},
         Asked{"System", "rdma system show", "netns shared"},
         Asked{"Libibverbs", "ibv_devices", "efa_1"}),
     [](const auto& test) { return std::string(test.param.name); });
 
-// Nothing of what we are made of may stand in for the program's own.
+// A preloaded library comes before the program's others: whatever else it exported, of the C++ that
+// it is made of, would take the place of symbols of theirs.
 TEST(Library, ExportsTheWrappersAndNothingElse) {
   WEFT_NEEDS("nm");
   const Outcome exported =

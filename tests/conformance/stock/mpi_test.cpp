@@ -1,4 +1,5 @@
-// Tests with stock Open MPI and programs that stand on it.
+// Owns the tests with stock Open MPI and with programs that stand on it, over the stock efa
+// provider.
 #include "tests/conformance/json_lines.hpp"
 #include "tests/conformance/run_weft.hpp"
 
@@ -9,7 +10,8 @@ namespace {
 // Messages are matched by libfabric's tagged calls, not by Open MPI on top of plain ones.
 #define MATCHING "--mca pml cm --mca mtl ofi "
 
-// The folder's files are the program's; it is gone afterwards.
+// Runs `weft run` in a new folder, into which `prepare` puts the program and its input. The folder
+// is gone afterwards, with what Open MPI keeps there.
 Outcome in_folder(const std::string& prepare, const std::string& arguments, int seconds) {
   return run_shell("dir=$(mktemp -d) && chmod 755 $dir && cd $dir && " + prepare +
                    " && export OMPI_MCA_orte_tmpdir_base=$dir && FI_PROVIDER=efa timeout " +
@@ -17,11 +19,14 @@ Outcome in_folder(const std::string& prepare, const std::string& arguments, int 
                    "; code=$?; cd /; rm -r $dir; exit $code");
 }
 
+// Sets the fault in the network `$name`; nothing, if there is none to set.
 std::string fault_command(const std::string& fault) {
   return fault.empty() ? "" : WEFT_PROGRAM " fault $name '" + fault + "' >/dev/null && ";
 }
 
-// Put, get and fetch-and-add between all ranks; every element is checked.
+// Every rank puts a block of its own numbers into every rank's window, compares what it finds in
+// its own, and gets its blocks back from all of them. Then all count in one word of rank 0, by
+// fetch-and-add. Ends with 0 if every element was right, and the count.
 constexpr const char* kOneSided =
     "#include <mpi.h>\\n#include <stdlib.h>\\nenum { K = 1 << 15 };\\n"
     "int main(int c, char** v) { int r, n, bad = 0, all; MPI_Win w; int* a; MPI_Init(&c, &v);"
@@ -74,6 +79,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(OneSided{"Two", 2, "", ONE_SIDED}, OneSided{"Four", 4, "", ONE_SIDED},
                       OneSided{"Eight", 8, "", ONE_SIDED},
                       OneSided{"OutOfOrder", 4, "--device efa:reorder", ONE_SIDED},
+                      // Messages as well go by the device's reads and writes (mode 2 of btl_ofi).
                       OneSided{"TwoSidedToo", 2, "",
                                "--mca pml ob1 --mca btl ofi,self --mca btl_ofi_mode 2 "
                                "--mca osc rdma"}),
@@ -87,7 +93,8 @@ struct Launched {
 };
 class MpiLauncher : public ::testing::TestWithParam<Launched> {};
 
-// mpirun outside, and each rank on an emulated host of its own; all come at the same moment.
+// mpirun runs outside of the network and starts each rank by `weft exec` on a host of its own. All
+// of them attach at the same moment, and find each other by mpirun only.
 TEST_P(MpiLauncher, CanStandOutsideToo) {
   WEFT_NEEDS("mpirun.openmpi");
   WEFT_NEEDS("mpicc.openmpi");
@@ -117,7 +124,8 @@ INSTANTIATE_TEST_SUITE_P(All, MpiLauncher,
                                                     "link: tor*-spine*, loss: 0.01", 4}),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// One rank of four dies while all of them talk.
+// One rank of four kills itself after 500 rounds, in which all have talked and wait for each other.
+// The other ranks must end, and mpirun say why, instead of waiting for ever.
 TEST(Mpi, TellsThatARankWasKilled) {
   WEFT_NEEDS("mpirun.openmpi");
   WEFT_NEEDS("mpicc.openmpi");
@@ -126,7 +134,6 @@ TEST(Mpi, TellsThatARankWasKilled) {
       "int main(int c, char** v) { int r, x, y; MPI_Init(&c, &v);"
       "MPI_Comm_rank(MPI_COMM_WORLD, &r);"
       "for (int i = 0; ; i++) { x = i; MPI_Allreduce(&x, &y, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);"
-      // When all have talked for a while, and everybody waits for everybody.
       "if (r == 2 && i == 500) raise(SIGKILL); } }";
   const Outcome outcome = in_folder("printf '" + source + "' > a.c && mpicc.openmpi -o a a.c",
                                     "-- " MPIRUN "-n 4 " MATCHING "./a", 60);
@@ -134,17 +141,21 @@ TEST(Mpi, TellsThatARankWasKilled) {
   EXPECT_TRUE(outcome.says("on signal 9")) << outcome.output;
 }
 
+// Its benchmarks check their own results: Success=1. The input is the sample that comes with it, a
+// system of 1000 unknowns.
 TEST(Mpi, HpcChallengeRunsToTheEnd) {
   WEFT_NEEDS("mpirun.openmpi");
   WEFT_NEEDS("hpcc");
   const Outcome outcome =
-      in_folder("cp /usr/share/doc/hpcc/examples/_hpccinf.txt hpccinf.txt",  // 1000 unknowns
+      in_folder("cp /usr/share/doc/hpcc/examples/_hpccinf.txt hpccinf.txt",
                 "-- sh -c '" MPIRUN "-n 4 " MATCHING "hpcc && cat hpccoutf.txt'", 300);
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_TRUE(outcome.says("Success=1")) << outcome.output;
   EXPECT_TRUE(outcome.says("End of HPC Challenge tests")) << outcome.output;
 }
 
+// Sizes up to 64 MiB; -i compares what has arrived. The line looked for is of one of the largest,
+// so the run has come that far.
 TEST(Mpi, NetpipeRunsToTheEnd) {
   WEFT_NEEDS("mpirun.openmpi");
   WEFT_NEEDS("NPopenmpi");

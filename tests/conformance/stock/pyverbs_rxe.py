@@ -21,12 +21,13 @@ from pathlib import Path
 
 TESTS = Path("/usr/share/doc/rdma-core/tests")
 PYTHON = "/usr/bin/python3"
-PATIENCE = 300
+PATIENCE = 300  # seconds for one module
 BEGIN, END = "<!-- pyverbs_rxe.py writes from here -->", "<!-- to here -->"
 # Of unittest's verbose output: the end of each line of a test that did not pass.
 VERDICT = re.compile(r"\.\.\. (?:(FAIL|ERROR)|skipped (['\"])(.*)\2)$", re.M)
 
 def copied(folder):
+    """A copy of the tests that can be run; the address in it is filled in by run()."""
     shutil.copytree(TESTS, folder / "tests")
     for packed in (folder / "tests").glob("*.gz"):
         # Debian packs the larger files of its documentation, which these are counted among.
@@ -43,7 +44,7 @@ def copied(folder):
 
 
 def run(weft, tests, module):
-    """Exit code and output. The host's address is filled in by weft."""
+    """Exit code and output; 124: it ran too long. weft puts the host's address for {h1.ip}."""
     script = (f"cd {tests} && sed -i s/HOST_ADDRESS/{{h1.ip}}/ base.py && "
               f"exec {PYTHON} -B run_tests.py -v {module}")
     try:
@@ -57,7 +58,8 @@ def run(weft, tests, module):
 
 
 def family(module):
-    """Tests of other devices are one row."""
+    """The row of the table: all tests for another vendor's devices, which skip themselves, share
+    one."""
     name = module.removeprefix("test_")
     for vendor in ("mlx5", "efa", "cuda"):
         if name.startswith(vendor):
@@ -96,12 +98,14 @@ def main(weft, *words):
         for module in modules:
             code, text = run(weft, tests, module)
             passed, skipped = rows.setdefault(family(module), (0, collections.Counter()))
+            # Lines name tests that failed or were skipped; those that passed are only counted.
             bad = [wrong for wrong, _, _ in VERDICT.findall(text) if wrong]
             reasons = [reason for wrong, _, reason in VERDICT.findall(text) if not wrong]
             skipped.update(reasons)
             ran = sum(int(count) for count in re.findall(r"^Ran (\d+) tests? in", text, re.M))
             passed += ran - len(bad) - len(reasons)
             rows[family(module)] = (passed, skipped)
+            # A module that crashed or ran too long names no test: that is one failure.
             if bad or code != 0:
                 failed += max(len(bad), 1)
                 print(f"FAILED: {module} ended with {code}:\n{text[-3000:]}", flush=True)

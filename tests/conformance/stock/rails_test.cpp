@@ -1,15 +1,18 @@
-// Tests of hosts with several NICs: all of them carry traffic, and one that goes down takes no
-// other with it.
+// Owns the tests of hosts with several NICs, each on a network of its own (rails): all of them
+// carry traffic, and one that goes down takes no other with it.
 #include "tests/conformance/json_lines.hpp"
 #include "tests/conformance/run_weft.hpp"
 
 namespace weft::testing {
 namespace {
 
-// A bandwidth test on each of four rails at once, of so many messages, and on rail 1 of so many.
-// What each client said, and its exit code, is printed. The clients end with the code of rail 1.
+// Runs a bandwidth test on each of four rails at once, with `messages` messages, but `on_rail_1` on
+// rail 1. Prints what each client said, and its exit code; the run ends with the code of rail 1's
+// client. A server that fails does not count (`true`), or `weft run` would end the clients as well.
+// The clients start when one server listens; the half second is for the three others.
 Outcome run_rails(const std::string& options, const std::string& messages,
                   const std::string& on_rail_1) {
+  // Of four ports in a row.
   const std::string port = std::to_string(std::stoi(own_port()) / 4 * 4);
   const std::string each =
       "for i in 0 1 2 3; do n=" + messages + "; test $i = 1 && n=" + on_rail_1 +
@@ -22,6 +25,7 @@ Outcome run_rails(const std::string& options, const std::string& messages,
                   90);
 }
 
+// Packets that the NIC of h1, where the servers run, has received.
 std::uint64_t delivered(const Outcome& outcome, const std::string& nic) {
   for (const auto& device : json_lines(outcome.output, "device")) {
     if (device.at("device") == nic && device.at("host") == "h1") {
@@ -43,6 +47,7 @@ TEST(Rails, AllCarryTraffic) {
   }
 }
 
+// Rail 1 has far more messages than it can send until its link goes down after 2.5 s.
 TEST(Rails, OneThatGoesDownTakesNobodyWithIt) {
   WEFT_NEEDS("ib_send_bw");
   const Outcome outcome =
@@ -50,8 +55,8 @@ TEST(Rails, OneThatGoesDownTakesNobodyWithIt) {
   for (const char* const rail : {"rail 0: 0", "rail 2: 0", "rail 3: 0"}) {
     EXPECT_TRUE(outcome.says(rail)) << outcome.output;
   }
-  // Its client was told that the peer is unresponsive (13) or unreachable (15), and ended by
-  // itself.
+  // The client of rail 1 was told that its peer is unresponsive (13) or unreachable (15), and ended
+  // by itself.
   EXPECT_TRUE(outcome.says("syndrom 0xd") || outcome.says("syndrom 0xf")) << outcome.output;
   EXPECT_TRUE(outcome.says("rail 1: ")) << outcome.output;
   EXPECT_NE(outcome.code, 0) << outcome.output;

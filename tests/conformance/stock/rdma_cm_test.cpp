@@ -1,4 +1,4 @@
-// Tests with stock programs that connect by rdma_cm, over the soft-RoCE device.
+// Owns the tests with stock programs that connect by rdma_cm, over the soft-RoCE device.
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -15,14 +15,15 @@ constexpr const char* kIdeal = "--device rxe -- ";
 constexpr const char* kLoss =
     "--device rxe --topology " WEFT_LEAF_SPINE " --fault 'link: tor0-*, loss: 0.01' -- ";
 
-// PORT and SERVER stand for what a run chooses. Some servers serve for ever.
+// In the commands PORT stands for a free port, SERVER and SERVER6 for the server's addresses.
 struct Pair {
   const char* name;
   const char* server;
   const char* client;
-  bool endless = false;
+  bool endless = false;  // the server serves for ever: it is killed when the client has ended
 };
 
+// SERVER6 comes before SERVER, with which it begins.
 std::string with(std::string text, const std::string& port) {
   for (const auto& [from, to] : {std::pair<std::string, std::string>{"PORT", port},
                                  {"SERVER6", "{h1.ip6}"},
@@ -34,16 +35,19 @@ std::string with(std::string text, const std::string& port) {
   return text;
 }
 
-// On a slow machine `weft run` loses patience with a server that does not listen yet. A client that
-// is refused comes again, as long as there is a server.
+// `weft run` starts a client after 5 s even if its server does not listen yet, as on a slow
+// machine. So a client that is refused comes again, for as long as there is a server: 50 times at
+// the most, and $n says how often it was.
 std::string patiently(const std::string& command, const std::string& ended) {
   return "n=0; until " + command + "; do n=$((n + 1)); [ $n -lt 50 ] && [ ! -e " + ended +
          " ] || { n=50; break; }; sleep 0.1; done";
 }
 
+// Both ends must succeed. The end that goes first makes a file by which the other one sees it: the
+// server, so that the client does not try again; or the client of an endless server, which is
+// ended.
 Outcome run_pair(const char* network, const Pair& pair, int seconds = 100) {
   const std::string port = own_port();
-  // Made by the end that goes first.
   const auto ended = std::filesystem::temp_directory_path() / ("weft-ended-" + port);
   const std::string end = "touch " + ended.string();
   std::filesystem::remove(ended);
@@ -128,6 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
 // worst.
 constexpr int kSecondsOfLoss = 200;
 
+// Requests to connect are datagrams, sent again by rdma_cm; what follows is repeated by the device.
 class RdmaCmLoss : public ::testing::TestWithParam<Pair> {};
 
 TEST_P(RdmaCmLoss, ConnectionsGetThroughOnePercent) {
@@ -154,6 +159,7 @@ INSTANTIATE_TEST_SUITE_P(
                            "ib_write_bw -R -F -p PORT -n 200 SERVER"}),
     [](const auto& test) { return std::string(test.param.name); });
 
+// The device number is 10:122 in sysfs, and a:7a, the same in hexadecimal, of the file.
 TEST(RdmaCm, ItsFilesAreThere) {
   const std::string look =
       "sh -c 'stat -c \"%F %t:%T\" /dev/infiniband/rdma_cm; cd /sys/class; "
@@ -174,6 +180,8 @@ TEST(RdmaCm, TwoProcessesOfAHost) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
+// Two servers on one port: one of them is told that it is in use, and the other one waits for a
+// client until `timeout` ends it (124).
 TEST(RdmaCm, APortIsOneProcess) {
   WEFT_NEEDS("rping");
   const std::string port = own_port();
@@ -185,7 +193,8 @@ TEST(RdmaCm, APortIsOneProcess) {
   EXPECT_TRUE(outcome.says("Address already in use")) << outcome.output;
 }
 
-// Servers that are not there, and servers that are not there any more.
+// weftd answers for a host on which no process listens, as a kernel does. A client that got no
+// answer would go on trying.
 TEST(RdmaCm, NobodyListens) {
   WEFT_NEEDS("rping");
   const Outcome outcome =
@@ -195,6 +204,8 @@ TEST(RdmaCm, NobodyListens) {
   EXPECT_TRUE(outcome.says("REJECTED")) << outcome.output;
 }
 
+// Its ports must be free when its process is gone, without a word from it. The first client shows
+// that it did listen; the second comes from the other host when it is dead.
 TEST(RdmaCm, AListenerThatWasKilledListensNoMore) {
   WEFT_NEEDS("rping");
   const std::string port = own_port();
@@ -214,7 +225,7 @@ TEST(RdmaCm, AListenerThatWasKilledListensNoMore) {
 }
 
 // rdma-core's own tests, as Debian ships them. They look for a network interface of the device to
-// learn its address; there is none, so that a copy is told.
+// learn its address; there is none, so that a copy is told (pyverbs_rxe.py runs all of them so).
 TEST(RdmaCm, Pyverbs) {
   if (run_shell("/usr/bin/python3 -c 'import pyverbs.device'").code != 0 ||
       !std::filesystem::exists("/usr/share/doc/rdma-core/tests/test_rdmacm.py")) {
@@ -232,6 +243,8 @@ TEST(RdmaCm, Pyverbs) {
   EXPECT_FALSE(outcome.says("skipped")) << outcome.output;
 }
 
+// cmtime asks for all of them at once. Requests that find no room on their way are dropped, and
+// have to be sent again.
 TEST(RdmaCm, AThousandConnections) {
   WEFT_NEEDS("cmtime");
   const Outcome outcome = run_pair(
@@ -239,6 +252,8 @@ TEST(RdmaCm, AThousandConnections) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
+// 16 MiB of words that are all different, by rsockets: a piece that is missing, comes twice or in
+// another place is seen by comparing.
 TEST(RdmaCm, AFileArrivesWhole) {
   WEFT_NEEDS("rcopy");
   namespace fs = std::filesystem;

@@ -1,5 +1,5 @@
-// Tests with stock programs of ordinary RDMA: reliable and unreliable connections, datagrams, reads
-// and atomics, through rdma-core's own rxe provider.
+// Owns the tests with stock programs of ordinary RDMA: reliable and unreliable connections,
+// datagrams, reads and atomics, through rdma-core's own rxe provider.
 #include <array>
 #include <cstdint>
 #include <fstream>
@@ -21,7 +21,8 @@ TEST(Rxe, DevinfoShowsASoftRoceDevice) {
   }
 }
 
-// The second program looks before and after its traffic, at the files and through netlink.
+// The second program looks before and after its traffic, at the files and through netlink: 100
+// messages of 4096 bytes each way, whose words of four bytes port_xmit_data counts.
 TEST(Rxe, CountersAreThoseOfTheDriver) {
   WEFT_NEEDS("ibv_rc_pingpong");
   WEFT_NEEDS("rdma");
@@ -45,10 +46,12 @@ struct Program {
 };
 
 constexpr const char* kPairs = "--device rxe -- ";
-// The same between two leaves, and there packets overtake each other and are lost.
+// The same between two leaves, where packets overtake each other and one in a hundred is lost.
 constexpr const char* kLoss =
     "--device rxe --topology " WEFT_LEAF_SPINE " --fault 'link: tor0-*, loss: 0.01' -- ";
 
+// The command on two hosts, as perftest and the pingpongs are called: as a client it is told where
+// the server is.
 Outcome run_pair(const char* network, const char* command) {
   const std::string words = std::string(command) + " -p " + own_port();
   return run_weft(network + words + " : " + words + " {h1.ip}", 100);
@@ -67,8 +70,9 @@ TEST_P(RxeStock, BothEndsSucceed) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
-// Where nothing is sent again all of a run fits into a ring: perftest's receiver waits for every
-// message, and one that gets no core for long makes packets be dropped.
+// Of UC and UD nothing is sent again, and perftest's receiver waits for every message. So these
+// runs are short enough for all their packets to fit into the receiver's ring, or a receiver that
+// gets no core for long would lose some.
 INSTANTIATE_TEST_SUITE_P(
     All, RxeStock,
     ::testing::Values(
@@ -99,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(
         Program{"AtomicLatency", "ib_atomic_lat -x 0 -F -A CMP_AND_SWAP -n 200"}),
     [](const auto& test) { return std::string(test.param.name); });
 
-// The link-local address, IPv4, IPv6.
+// GID 0 is of the link-local address, 1 of the IPv4 address, 2 of the IPv6 address.
 class RxeGids : public ::testing::TestWithParam<int> {};
 
 TEST_P(RxeGids, ProgramsTakeAnyOfThem) {
@@ -128,7 +132,7 @@ TEST_P(RxeGids, ProgramsTakeAnyOfThem) {
 
 INSTANTIATE_TEST_SUITE_P(All, RxeGids, ::testing::Values(0, 1, 2));
 
-// What `ibv_devinfo -v` lists, sysfs has, and netlink and the ioctl interface say.
+// sysfs has them, and `ibv_devinfo -v` asks for them by ioctl.
 TEST(Rxe, GidsAreThoseOfEveryAddress) {
   WEFT_NEEDS("ibv_devinfo");
   const Outcome outcome = run_weft(
@@ -142,7 +146,8 @@ TEST(Rxe, GidsAreThoseOfEveryAddress) {
   }
 }
 
-// What scripts ask for the interface of a device, and for its number, agrees.
+// Scripts find the network interface of a device, and the device's GUID, by sysfs or by `rdma`:
+// both must say the same.
 TEST(Rxe, LookUpsAgree) {
   WEFT_NEEDS("rdma");
   const Outcome outcome = run_weft(
@@ -181,7 +186,8 @@ TEST(Rxe, CommandLinesOfTutorialsRun) {
   EXPECT_TRUE(written.says("8388608")) << written.output;
 }
 
-// A NIC of each kind, and one program that uses both.
+// A NIC of each kind on each host, used one after the other. `weft run` waits for the first server
+// only; the second one may be late, so its client tries until it listens.
 TEST(Rxe, BesideEfaOnOneHost) {
   WEFT_NEEDS("ibv_devices");
   WEFT_NEEDS("ib_send_lat");
@@ -196,8 +202,8 @@ TEST(Rxe, BesideEfaOnOneHost) {
   EXPECT_TRUE(outcome.says("rxe_0") && outcome.says("efa_0")) << outcome.output;
 }
 
-// Programs that agree by TCP when to end: see ProgramsTakeAnyOfThem. What arrives is compared byte
-// by byte by verbs_data, also with loss.
+// With loss, only programs that agree by TCP when to end: see ProgramsTakeAnyOfThem. These do not
+// look at the bytes; verbs_data compares them, with loss as well.
 class RxeLoss : public ::testing::TestWithParam<Program> {};
 
 TEST_P(RxeLoss, ReliableConnectionsGetThroughOnePercent) {
@@ -219,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(All, RxeLoss,
                                            Program{"Atomic", "ib_atomic_bw -x 0 -F -n 200"}),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// A file of ucx_perftest's, which asks for operations of UCX one after the other.
+// A batch file of ucx_perftest: operations of UCX that are run one after the other.
 class UcxOperations {
  public:
   UcxOperations(std::initializer_list<std::uint32_t> sizes, int times) {
@@ -251,7 +257,7 @@ class UcxOperations {
   std::string path_ = ::testing::TempDir() + "weft-ucx-" + std::to_string(getpid());
 };
 
-// Connections of UCX are made by datagrams.
+// What UCX travels by. It makes its connections by datagrams, its auxiliary transport.
 struct UcxTransport {
   const char* name;
   const char* transports;
@@ -265,6 +271,7 @@ TEST_P(RxeUcx, RunsEachOperation) {
   const UcxOperations operations({1, 1000, 20'000, 300'000, 4U << 20}, 40);
   const Outcome outcome = operations.run(kPairs, GetParam().transports);
   EXPECT_EQ(outcome.code, 0) << outcome.output;
+  // The last operation of the file: the run has come that far.
   EXPECT_TRUE(outcome.says("ucp_cswap")) << outcome.output;
 }
 

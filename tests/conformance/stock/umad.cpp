@@ -1,5 +1,9 @@
-// Owns a program that uses the kernel's interface for management datagrams by itself, as libibumad
-// does, but with a GRH: without one no datagram goes anywhere on RoCE.
+// Owns a program that uses the kernel's interface for management datagrams (MADs) by itself, as
+// libibumad does, but with a GRH: without one no datagram goes anywhere on RoCE. Numbers and
+// layouts are Linux's, written down once more here, so that a mistake in ours
+// (emu/kernel/abi/umad.hpp) is not repeated.
+//
+// A ping is a request of a vendor's class, to which a server answers with the same bytes.
 //
 //   weft_umad refusals         every call that Linux refuses, with the errno that it gives
 //   weft_umad serve COUNT      answers so many pings
@@ -27,12 +31,15 @@ constexpr unsigned long kRegister = 0xC01C1B01;
 constexpr unsigned long kUnregister = 0x40041B02;
 constexpr unsigned long kEnablePkey = 0x1B03;
 constexpr unsigned long kRegister2 = 0xC0281B04;
-constexpr std::size_t kHeader = 64;
+constexpr std::size_t kHeader = 64;  // in front of each datagram that is read or written
 constexpr std::size_t kMad = 256;
-constexpr std::uint8_t kClass = 0x32;
+constexpr std::uint8_t kClass = 0x32;  // as ibping: a class of vendors, told apart by OUI
 constexpr std::uint32_t kOui = 0x001405;
-constexpr int kTries = 200;
+constexpr int kTries = 200;  // pings beyond those that have to be answered
 
+// The older request for an agent, which says what datagrams are for it; the newer one, with flags
+// and a longer OUI; and a datagram with its header. Fields of headers that go to the network are in
+// its byte order.
 struct Agent {
   std::uint32_t id;
   std::uint32_t methods[4];
@@ -64,6 +71,8 @@ static_assert(sizeof(Agent) == 28 && sizeof(Agent2) == 40 && sizeof(Datagram) ==
   std::exit(1);
 }
 
+// An agent that gets pings, whose method Get is 1: bit 1 of the mask. Or one that only sends them,
+// and gets the answers.
 Agent ping_agent(bool answers) {
   Agent agent{};
   agent.qpn = 1;
@@ -75,7 +84,7 @@ Agent ping_agent(bool answers) {
   return agent;
 }
 
-// With the longer header, as libibumad opens it.
+// Asks for the longer header, with a P_Key index, as libibumad does.
 int open_device(int flags = O_RDWR) {
   const int fd = ::open(kDevice, flags);
   if (fd < 0 || ::ioctl(fd, kEnablePkey, 0) != 0) {
@@ -84,7 +93,10 @@ int open_device(int flags = O_RDWR) {
   return fd;
 }
 
-// Of each NIC the second GID is that of its IPv4 address, the third one that of an IPv6 address.
+// From queue pair 1 to queue pair 1. Of each NIC the second GID is that of its IPv4 address, the
+// third one that of an IPv6 address: the one of the receiver's family is the sender's. `number` is
+// in the transaction id and in all bytes behind the vendor's header, so that no ping is like
+// another.
 Datagram ping_to(const char* host, std::uint8_t number) {
   Datagram ping{};
   ping.timeout_ms = 100;
@@ -99,7 +111,7 @@ Datagram ping_to(const char* host, std::uint8_t number) {
   } else if (::inet_pton(AF_INET, host, &ping.gid[12]) != 1) {
     give_up(host);
   }
-  ping.mad[0] = ping.mad[2] = ping.mad[3] = 1;
+  ping.mad[0] = ping.mad[2] = ping.mad[3] = 1;  // base version, class version, method Get
   ping.mad[1] = kClass;
   ping.mad[15] = number;
   ping.mad[38] = kOui >> 8 & 0xFF;
@@ -110,6 +122,8 @@ Datagram ping_to(const char* host, std::uint8_t number) {
   return ping;
 }
 
+// An answer is the datagram that was read, whose header says where it came from, with the bit of
+// its method that makes it an answer (0x80).
 int serve(int count) {
   const int fd = open_device();
   Agent agent = ping_agent(true);
@@ -122,12 +136,12 @@ int serve(int count) {
       give_up("reading");
     }
     got.mad[3] |= 0x80;
-    got.timeout_ms = 0;
+    got.timeout_ms = 0;  // nothing is expected in return
     if (::write(fd, &got, sizeof got) != sizeof got) {
       give_up("answering");
     }
   }
-  // Where answers are lost, more is asked.
+  // Where answers are lost, the same is asked again: for as long as pings come within a second.
   pollfd more{fd, POLLIN, 0};
   while (::poll(&more, 1, 1000) == 1) {
     Datagram got{};
@@ -141,6 +155,8 @@ int serve(int count) {
   return 0;
 }
 
+// One ping at a time. Each comes back: as its answer, or, when its tries are over, with ETIMEDOUT
+// and the first 24 bytes of the ping.
 int ask(int count, const char* host) {
   const int fd = open_device(O_RDWR | O_NONBLOCK);
   Agent agent = ping_agent(false);
@@ -175,6 +191,7 @@ int ask(int count, const char* host) {
   return answered == count ? 0 : 1;
 }
 
+// Its agent has the method of pings, and its own ping is under way.
 int die(const char* host) {
   const int fd = open_device();
   Agent agent = ping_agent(true);
@@ -190,7 +207,7 @@ int die(const char* host) {
 int wrong = 0;
 const void* volatile bad = reinterpret_cast<const void*>(8);  // not known to the compiler
 
-// A call's result, and its errno if it failed.
+// `error` is the errno with which the call has to fail, or 0.
 void expect(const char* what, long result, int error) {
   const int got = result < 0 ? errno : 0;
   if (got != error) {
@@ -199,6 +216,7 @@ void expect(const char* what, long result, int error) {
   }
 }
 
+// Asks for an agent that is right but for what `change` does to it.
 template <class Change>
 int with_agent(int fd, Change change) {
   Agent agent = ping_agent(true);
@@ -206,6 +224,8 @@ int with_agent(int fd, Change change) {
   return ::ioctl(fd, kRegister, &agent);
 }
 
+// What is wrong of one agent; then what one that exists takes from others; then how many there may
+// be.
 void agents() {
   const int fd = open_device();
   const auto expect_agent = [fd](const char* what, int error, auto change) {
@@ -228,6 +248,7 @@ void agents() {
   expect("unknown call", ::ioctl(fd, 0x1B07, 0), ENOTTY);
   expect_agent("an agent", 0, [](Agent& /*agent*/) {});
   expect_agent("the same again", EINVAL, [](Agent& /*agent*/) {});
+  // The first agent has settled how long the headers of this file are.
   expect("P_Keys, too late", ::ioctl(fd, kEnablePkey, 0), EINVAL);
   const int other = open_device();
   Agent same = ping_agent(true);
@@ -239,6 +260,7 @@ void agents() {
   longer.oui = kOui;
   longer.flags = 2;
   expect("unknown flag", ::ioctl(other, kRegister2, &longer), EINVAL);
+  // A refusal says which flags there are.
   expect("flags that are known", longer.flags == 1 ? 0 : -1, 0);
   longer.flags = 0;
   longer.oui = 0x1000000;
@@ -250,6 +272,7 @@ void agents() {
   number = 32;
   expect("an agent that cannot be", ::ioctl(fd, kUnregister, &number), EINVAL);
   expect("at a bad address", ::ioctl(fd, kUnregister, 8), EFAULT);
+  // A file has 32 agents, of which one is there. Those without a class only send.
   for (int i = 1; i < 32; ++i) {
     Agent sender{};
     sender.qpn = 1;
@@ -263,6 +286,7 @@ void agents() {
   ::close(other);
 }
 
+// What write() refuses of a datagram that is right otherwise; and read().
 void datagrams() {
   const int fd = open_device(O_RDWR | O_NONBLOCK);
   Agent agent = ping_agent(false);

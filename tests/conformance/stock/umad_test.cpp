@@ -1,5 +1,5 @@
-// Tests with programs that use management datagrams over the soft-RoCE device: those of
-// infiniband-diags, which read files or ask by LIDs, and one of ours that asks by GIDs.
+// Owns the tests with programs that use management datagrams over the soft-RoCE device: those of
+// infiniband-diags, which read files or ask by LIDs, and one of ours that asks by GIDs (umad.cpp).
 #include <string>
 
 #include "tests/conformance/run_weft.hpp"
@@ -39,6 +39,7 @@ TEST(Umad, WhatAsksByLidsIsRefused) {
   EXPECT_NE(manager.code, 0) << manager.output;
 }
 
+// The program was run on Linux, too (docs/roce.md): what it expects is what the kernel says.
 TEST(Umad, RefusalsAreLinuxs) {
   const Outcome outcome = run_weft(kQuiet + kUmad + " refusals");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
@@ -52,7 +53,8 @@ TEST(Umad, PingsAreAnswered) {
   EXPECT_TRUE(outcome.says("answered 500")) << outcome.output;
 }
 
-// As on Linux (docs/roce.md).
+// As on Linux (docs/roce.md). The ping arrives and is served; the one that asks is ended while it
+// still waits, or it would print how many were answered.
 TEST(Umad, AnswersByIpv4AreNotHeard) {
   const Outcome outcome =
       run_weft(kQuiet + kUmad + " serve 1 : sh -c '! timeout 3 " + kUmad + " ask 1 {h1.ip}'", 100);
@@ -61,6 +63,8 @@ TEST(Umad, AnswersByIpv4AreNotHeard) {
   EXPECT_FALSE(outcome.says("answered")) << outcome.output;
 }
 
+// Of pings and of answers: the device sends a ping again, and the program those that ran out of
+// tries.
 TEST(Umad, PingsAreAnsweredWhereSomeAreLost) {
   const Outcome outcome =
       run_weft("--device rxe --topology " WEFT_LEAF_SPINE " --fault 'link: tor0-*, loss: 0.1' -- " +
@@ -71,7 +75,8 @@ TEST(Umad, PingsAreAnsweredWhereSomeAreLost) {
   EXPECT_TRUE(outcome.says("(loss ")) << "nothing was lost\n" << outcome.output;
 }
 
-// Methods belong to the host: a process that dies leaves them to the next one.
+// A method belongs to one process of a NIC. One that is killed, here with a ping of its own under
+// way, must leave it to the next.
 TEST(Umad, AServerThatDiesLeavesItsMethods) {
   const Outcome outcome = run_weft(kQuiet + std::string("sh -c '") + kUmad + " die {h2.ip}; " +
                                        kUmad + " serve 20' : " + kUmad + " ask 20 {h1.ip6}",
@@ -80,6 +85,7 @@ TEST(Umad, AServerThatDiesLeavesItsMethods) {
   EXPECT_TRUE(outcome.says("answered 20")) << outcome.output;
 }
 
+// The first server has a second's start. The other one has to be refused, and the first to go on.
 TEST(Umad, TwoServersOfOneHostExcludeEachOther) {
   const Outcome outcome = run_weft(
       kQuiet + std::string("sh -c '") + kUmad + " serve 20 & sleep 1; " + kUmad +
@@ -89,6 +95,7 @@ TEST(Umad, TwoServersOfOneHostExcludeEachOther) {
   EXPECT_TRUE(outcome.says("no agent for pings: Invalid argument")) << outcome.output;
 }
 
+// weft knows that no NIC has this address, so write() says so at once.
 TEST(Umad, NobodyIsThere) {
   const Outcome outcome = run_weft(kQuiet + kUmad + " ask 1 127.66.66.66");
   EXPECT_NE(outcome.code, 0) << outcome.output;

@@ -1,4 +1,5 @@
-// Tests that stock programs need no privilege: all of them as uid nobody, without capabilities.
+// Owns the tests that stock programs need no privilege: all of them run as uid nobody, without
+// capabilities, and without a way to get any back.
 #include <filesystem>
 
 #include "tests/conformance/run_weft.hpp"
@@ -6,7 +7,8 @@
 namespace weft::testing {
 namespace {
 
-// One program, and how it must end.
+// One program, and how it must end. Those that are refused are here as well: a refusal must not
+// depend on privilege, either.
 struct Unprivileged {
   const char* name;
   const char* program;    // or other file that has to be there; empty: it could not be built
@@ -38,8 +40,8 @@ TEST_P(Nobody, RunsIt) {
     arguments.replace(at, 4, port);
   }
   const Outcome outcome = run_shell(
-      // With no runtime directory and no home of one's own, as services and containers often have
-      // none.
+      // With no runtime directory and no home of the user's, as services and containers often have
+      // none. The working directory is the only place to write, beside /tmp.
       "dir=$(mktemp -d) && chmod 777 $dir && cd $dir && TMPDIR=/tmp XDG_RUNTIME_DIR= HOME=$dir "
       "WEFT_CASE_DIR=$dir OMPI_MCA_orte_tmpdir_base=$dir "
       "timeout 150 setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -all "
@@ -49,7 +51,8 @@ TEST_P(Nobody, RunsIt) {
   EXPECT_TRUE(outcome.says(test.says)) << outcome.output;
 }
 
-// How each family of programs is called; the second one is told where the first is.
+// How each family of programs is called: the first is the server, and the second is told where that
+// is.
 #define SRD(options) "-c SRD -x 0 -p PORT -n 1000 " options
 #define PERFTEST(program, options) \
   "-- " program " -d {h1.dev} " options " : " program " -d {h2.dev} " options " {h1.ip}"

@@ -1,4 +1,5 @@
-// Tests with stock verbs programs: rdma-core's utilities and suites, perftest.
+// Owns the tests with stock verbs programs on the EFA device: rdma-core's utilities and its own
+// tests, and perftest.
 #include <algorithm>
 #include <iterator>
 #include <regex>
@@ -23,6 +24,8 @@ TEST(Verbs, DevinfoSaysEmulated) {
   EXPECT_TRUE(outcome.says("PORT_ACTIVE")) << outcome.output;
 }
 
+// unprivileged_test.cpp does the same with all programs; this one also has a working directory in
+// which it cannot write.
 TEST(Verbs, UnprivilegedUsersNeedNothing) {
   WEFT_NEEDS("ibv_devinfo");
   WEFT_NEEDS("setpriv");
@@ -68,6 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
         Perftest{"ReadBandwidthSrd", "efa:read", "ib_read_bw", "-c SRD -n 200 -s 1048576"}),
     [](const auto& test) { return std::string(test.param.name); });
 
+// As by a real EFA device, which has SRD and UD only.
 TEST(Verbs, ReliableConnectionsAreRefused) {
   WEFT_NEEDS("ibv_rc_pingpong");
   const Outcome outcome = run_weft("-- ibv_rc_pingpong -d {h1.dev} -g 0 -p " + own_port(), 10);
@@ -84,7 +88,9 @@ Outcome run_pyverbs(const std::string& modules) {
       modules + "; code=$?; rm -r $dir; exit $code'");
 }
 
-// What was counted with rdma-core 44, and is the same on every machine.
+// How many tests a module has, and how many of them skip themselves on an EFA device, as counted
+// with rdma-core 44. Later versions may have more of both. A test that is skipped counts as passed
+// in the suite's own verdict, so every skip has to have a reason that is known.
 struct Module {
   const char* name;
   int tests;
@@ -109,7 +115,8 @@ constexpr const char* kGoodReasons[] = {
     "Allocating dmabuf is not supported by .*",
 };
 
-// The suite asks for creation flags by lot, which the EFA library itself refuses.
+// The suite draws the flags of a queue pair by lot, and the EFA library refuses some of them. Such
+// a skip comes and goes from run to run, so it is not counted.
 constexpr const char* kByChance = "Create UD QP with(out)? extended attrs is not supported";
 
 bool is_good_reason(const std::string& reason) {
@@ -117,7 +124,7 @@ bool is_good_reason(const std::string& reason) {
                      [&](const char* good) { return std::regex_match(reason, std::regex(good)); });
 }
 
-// The number before or after a word that the suite prints at its end, or 0.
+// The number in what the suite prints at its end, which `pattern` captures; 0 if it is not there.
 int number(const std::string& text, const std::string& pattern) {
   std::smatch found;
   return std::regex_search(text, found, std::regex(pattern)) ? std::stoi(found[1]) : 0;
@@ -144,6 +151,8 @@ TEST_P(Pyverbs, PassesOrSkipsWhereEfaDoes) {
       ++reasons;
     }
   }
+  // The suite counts its skips itself: a line that the pattern above does not know would be
+  // missing.
   EXPECT_EQ(reasons, did_skip) << outcome.output;
   if (run_shell("dpkg-query -W -f '${Version}' python3-pyverbs").output.starts_with("44.")) {
     EXPECT_EQ(did_run, tests) << outcome.output;

@@ -1,5 +1,5 @@
-// Owns what accepting connections leaves to the rest of the control thread: its turn, however many
-// clients connect at once.
+// Owns the test that accepting connections leaves the rest of the control thread its turn, however
+// many clients connect at once.
 #include "emu/daemon/acceptor.hpp"
 
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@
 namespace weft::daemon {
 namespace {
 
-constexpr int kCrowd = 100;
-constexpr int kTurn = 16;  // as docs/security.md says
+constexpr int kCrowd = 100;  // several turns, and less than a listener's backlog may be
+constexpr int kTurn = 16;    // connections that one turn accepts, as docs/security.md says
 
 sockaddr_un address_of(const std::string& path) {
   sockaddr_un address{};
@@ -32,6 +32,8 @@ sockaddr_un address_of(const std::string& path) {
 
 srd::UniqueFd new_socket() { return srd::UniqueFd(::socket(AF_UNIX, SOCK_STREAM, 0)); }
 
+// All clients have connected before the acceptor is made, so that every turn finds more of them
+// than it may take. Handlers run one by one: what each of them accepted is counted.
 TEST(Acceptor, LeavesOthersTheirTurnHoweverManyConnect) {
   const testing::TemporaryFolder folder;
   const sockaddr_un address = address_of(folder.path() + "/s");

@@ -1,5 +1,8 @@
-// Owns what blocks of addresses promise: no two networks have the same, and one that is started
-// again has its former one.
+// Owns the tests of blocks of loopback addresses (127.N.0.0/16): no two networks have the same, and
+// one that is started again has its former one.
+//
+// The blocks are those of this machine: networks beside the test may have some, or take one at any
+// moment. So the tests leave room, and name none but the ones that they hold.
 #include "emu/daemon/address_block.hpp"
 
 #include <gtest/gtest.h>
@@ -13,6 +16,7 @@
 namespace weft::daemon {
 namespace {
 
+// N of 127.N.0.0/16.
 unsigned number_of(const AddressBlock& block) { return block.prefix()[1]; }
 
 TEST(AddressBlock, NoTwoAreTheSame) {
@@ -23,7 +27,7 @@ TEST(AddressBlock, NoTwoAreTheSame) {
     auto block = AddressBlock::take(folder.path());
     ASSERT_TRUE(block) << block.error().message;
     EXPECT_EQ(block->prefix()[0], 127);
-    EXPECT_NE(number_of(*block), 77U);  // of networks that are joined
+    EXPECT_NE(number_of(*block), 77U);  // networks that are joined have it in common
     EXPECT_TRUE(numbers.insert(number_of(*block)).second);
     all.push_back(std::move(*block));
   }
@@ -31,7 +35,8 @@ TEST(AddressBlock, NoTwoAreTheSame) {
 
 TEST(AddressBlock, IsFreeAgainWhenItsNetworkEnds) {
   const testing::TemporaryFolder folder;
-  // Several end at once: a network that starts elsewhere on this machine takes the first one.
+  // Several end at once, and the last one is asked for again: a network that starts elsewhere on
+  // this machine in that moment takes the first that is free.
   std::vector<AddressBlock> all;
   for (int i = 0; i < 8; ++i) {
     auto block = AddressBlock::take(folder.path());
@@ -49,6 +54,8 @@ TEST(AddressBlock, IsFreeAgainWhenItsNetworkEnds) {
   EXPECT_EQ(number_of(*again), number);
 }
 
+// A number that no block may have, also one that a conversion to fewer bits would make good, is as
+// if nothing was remembered.
 TEST(AddressBlock, NonsenseThatIsRememberedDoesNoHarm) {
   for (const char* text :
        {"", "x", "-1", "0", "77", "255", "4294967373", "999999999999999999999"}) {

@@ -1,4 +1,5 @@
-// Owns what the pool of blocks promises: low blocks first, and memory that goes back.
+// Owns the tests of the pool of blocks: no block is given out twice, and memory that is not needed
+// any more goes back to the system.
 #include "emu/daemon/block_pool.hpp"
 
 #include <gtest/gtest.h>
@@ -12,6 +13,8 @@
 namespace weft::daemon {
 namespace {
 
+// More blocks than five slabs have. Each is filled with its own byte first, and all are compared
+// only then.
 TEST(BlockPool, BlocksDoNotOverlap) {
   BlockPool pool(100);
   std::vector<std::uint32_t> blocks;
@@ -27,6 +30,9 @@ TEST(BlockPool, BlocksDoNotOverlap) {
   EXPECT_EQ(std::set(blocks.begin(), blocks.end()).size(), 3000U);
 }
 
+// A slab goes back only when all of its blocks are free. Blocks are released in random order, so
+// that some of each slab stay until late: memory follows the need only if new blocks are taken from
+// low slabs and the later ones become empty.
 TEST(BlockPool, WhateverIsReleasedLastMemoryFollowsTheNeed) {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     Rng rng(seed);
@@ -44,8 +50,8 @@ TEST(BlockPool, WhateverIsReleasedLastMemoryFollowsTheNeed) {
     };
     shuffle_to(100'000);
     const std::size_t full = pool.memory();
-    EXPECT_LE(full, 256 * (100'000U + 2 * BlockPool::kSlabBlocks));
-    // What stays of a flood leaves one by one, while a few others come and go.
+    EXPECT_LE(full, 256 * (100'000U + 2 * BlockPool::kSlabBlocks));  // two slabs more at the most
+    // The blocks of a flood leave, a tenth at a time, while 50 others come and go.
     for (std::size_t left = 100'000; left > 100; left -= left / 10 + 1) {
       shuffle_to(left);
       shuffle_to(left + 50);

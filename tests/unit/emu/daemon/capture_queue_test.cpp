@@ -1,5 +1,5 @@
-// Owns what a capture promises when its disk is slow: no traffic waits, and what is lost is
-// counted.
+// Owns the tests of the queue between the forwarding thread and a capture's disk: nothing is lost
+// or out of order while there is room, and a disk that is slow or stands still holds up no traffic.
 #include "emu/daemon/capture_queue.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// A file of which each write waits until it is let go. The thread may outlive a test.
+// A file of which each write waits until `go` is set. The queue's thread may outlive the queue, so
+// it shares this object; what it has written may be read after a finish() that is true.
 struct Disk {
   std::promise<void> go;
   std::shared_future<void> gone{go.get_future()};
@@ -48,6 +49,8 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
+// Records of random sizes in a ring of 4 KiB: 3000 of them go round it more than a hundred times,
+// and are parted at its end, in their headers as well. A push that finds no room is made again.
 TEST(CaptureQueue, EverythingIsWrittenInOrderAcrossManyTurnsOfTheRing) {
   const auto disk = std::make_shared<Disk>();
   disk->go.set_value();
@@ -61,7 +64,7 @@ TEST(CaptureQueue, EverythingIsWrittenInOrderAcrossManyTurnsOfTheRing) {
     const auto interface = static_cast<std::uint32_t>(i % 5);
     for (std::uint64_t dropped = (*queue)->dropped() + 1; dropped != (*queue)->dropped();) {
       dropped = (*queue)->dropped();
-      (*queue)->push({interface, i, bytes_of(text), comment});  // again, if there was no room
+      (*queue)->push({interface, i, bytes_of(text), comment});
     }
     expected.push_back(std::to_string(interface) + ":" + comment + ":" + text);
   }
@@ -72,6 +75,8 @@ TEST(CaptureQueue, EverythingIsWrittenInOrderAcrossManyTurnsOfTheRing) {
   }
 }
 
+// The disk does not take the first frame before the end. A push() that waited for room would not
+// return at all; finish() says that it has not come to an end, and later that it has.
 TEST(CaptureQueue, ADiskThatDoesNotAnswerHoldsUpNobodyAndWhatIsLostIsCounted) {
   constexpr std::uint64_t kFrames = 1000;
   constexpr std::size_t kRing = 1 << 14;
@@ -85,13 +90,15 @@ TEST(CaptureQueue, ADiskThatDoesNotAnswerHoldsUpNobodyAndWhatIsLostIsCounted) {
   const std::uint64_t kept = kFrames - (*queue)->dropped();
   // A record is a frame of 500 bytes with its comment and a header: between 500 and 600.
   EXPECT_GE(kept, kRing / 600);
-  EXPECT_LE(kept, kRing / 500 + 1);  // and one that is being written
+  EXPECT_LE(kept, kRing / 500 + 1);  // the ring's, and one that is being written
   EXPECT_FALSE((*queue)->finish(milliseconds{1}));
   disk->go.set_value();
   ASSERT_TRUE((*queue)->finish(seconds{60}));
   EXPECT_EQ(disk->written.size(), kept);
 }
 
+// The writing thread is inside of a write that does not return. The destructor gives up on it after
+// a second; one that joined the thread would hang here, by which the test fails.
 TEST(CaptureQueue, EndsWithoutItsDisk) {
   const auto disk = std::make_shared<Disk>();
   const std::string frame(10, 'x');

@@ -1,4 +1,4 @@
-// Owns the test of captures whose file does not open, or does not take what comes.
+// Owns the tests of captures whose file does not open, or does not take what comes.
 #include "emu/daemon/capture.hpp"
 
 #include <gtest/gtest.h>
@@ -20,6 +20,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// As on a server that does not answer: opening waits for the test, and its caller for a
+// millisecond. It succeeds when the caller has long been told otherwise, and then must not touch
+// what is gone.
 TEST(Capture, AFileThatDoesNotOpenHoldsNobodyUp) {
   const testing::TemporaryFolder folder;
   const std::string path = folder.path() + "/late.pcapng";
@@ -35,7 +38,7 @@ TEST(Capture, AFileThatDoesNotOpenHoldsNobodyUp) {
   EXPECT_EQ(writer.error().code, ErrorCode::io_error);
   EXPECT_NE(writer.error().message.find("does not open"), std::string::npos);
   answers.set_value();
-  opened->get_future().wait();  // the thread has nothing to give it to, and ends
+  opened->get_future().wait();
   EXPECT_TRUE(std::filesystem::exists(path));
 }
 
@@ -47,8 +50,10 @@ TEST(Capture, AFileThatOpensIsTheCallers) {
   EXPECT_FALSE(writer->failed());
 }
 
-// Frames wait in memory for a while: those that the disk did not take count as missing, and the
-// file ends with a whole block.
+// The writer gathers frames in memory before it writes them. Those that the disk did not take count
+// as missing, and the file ends with a whole block, or no program could read it. The disk is full
+// by a limit on the size of files, whose signal is ignored: 300 frames of 1000 bytes are more than
+// that.
 TEST(Capture, WhatTheDiskDoesNotTakeIsMissed) {
   const testing::TemporaryFolder folder;
   const std::string path = folder.path() + "/full.pcapng";

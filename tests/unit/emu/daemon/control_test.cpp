@@ -1,5 +1,5 @@
-// Owns what weftd's control protocol and metrics promise, to well-behaved and to lying clients, and
-// which users may connect at all.
+// Owns the tests of weftd's control protocol and metrics, with well-behaved and with lying clients,
+// and of which users may connect at all.
 #include "emu/daemon/control.hpp"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kRejected = 42;
+constexpr int kRejected = 42;  // what a process of another user ends with, when all is well
 
 // A daemon whose sockets nobody serves: lines are given to the function that answers them, which
 // must answer with one line whatever they are.
@@ -48,6 +48,7 @@ class ControlTest : public ::testing::Test {
     daemon_ = std::move(*daemon);
   }
   void TearDown() override { daemon_.reset(); }
+  // Every answer has to be one line of JSON.
   json say(const std::string& line) {
     const std::string answer = answer_control(daemon_->control(), line);
     EXPECT_EQ(answer.find('\n'), answer.size() - 1) << answer;
@@ -80,6 +81,7 @@ TEST_F(ControlTest, ImpairmentsMergeAndReset) {
   EXPECT_EQ(reply["impairments"], json::array());
 }
 
+// One is set first, which must be there unchanged after all that was refused.
 TEST_F(ControlTest, AWrongImpairmentChangesNothingAndSaysWhatIsKnown) {
   ASSERT_TRUE(ask({{"cmd", "impair"}, {"link", "h1->fabric"}, {"set", {{"loss", 0.5}}}})["ok"]);
   for (const json& set : {json{{"los", 0.1}}, json{{"loss", 7}}, json{{"rate", "fast"}},
@@ -168,6 +170,8 @@ TEST_F(ControlTest, NonsenseGetsAnAnswerAndHasNoEffect) {
   EXPECT_EQ(ask({{"cmd", "status"}})["status"]["network"], "ideal");
 }
 
+// A good request, of which a few bytes at a time are replaced by any others: most of these lines
+// are nearly right and get far into the code that reads them.
 TEST_F(ControlTest, AnythingBetweenRightAndNonsenseIsSurvived) {
   const std::string seedling =
       "{\"v\":1,\"cmd\":\"impair\",\"link\":\"h1->fabric\",\"set\":{\"loss\":0.5,\"rate\":\"1G\"}}";
@@ -248,7 +252,7 @@ TEST_F(ControlTest, MetricsAreServedOverHttp) {
   (void)ask({{"cmd", "impair"}, {"link", "h1->fabric"}, {"set", {{"loss", 0.5}}}});
   bool close = false;
   std::string input = "GET /metrics HTTP/1.1\r\nHost: x\r\n";
-  EXPECT_FALSE(answer_http(daemon_->control(), input, close));  // not complete
+  EXPECT_FALSE(answer_http(daemon_->control(), input, close));  // the empty line is missing
   input += "\r\nGET /nothing HTTP/1.1\r\nHost: x\r\n\r\n";
   const auto first = answer_http(daemon_->control(), input, close);
   ASSERT_TRUE(first);
@@ -269,7 +273,8 @@ TEST_F(ControlTest, MetricsAreServedOverHttp) {
   }
 }
 
-// Counters end in _total, and all lines of a metric follow its TYPE line.
+// Its rules: what is called a counter ends in _total, and all lines of a metric follow its TYPE
+// line.
 TEST_F(ControlTest, MetricsAreWhatPrometheusReads) {
   (void)ask({{"cmd", "impair"}, {"link", "h1->fabric"}, {"set", {{"loss", 0.5}}}});
   std::istringstream text(metrics_text(daemon_->control()));
@@ -284,9 +289,10 @@ TEST_F(ControlTest, MetricsAreWhatPrometheusReads) {
       EXPECT_NE(line.find_last_of(' '), std::string::npos);
     }
   }
+  EXPECT_FALSE(name.empty()) << "there is no metric at all";
 }
 
-// Runs `body` as another user; the exit code is its result.
+// Runs `body` in a child as user nobody; its result is the exit code. 99: that user cannot be had.
 template <class Body>
 int as_nobody(const Body& body) {
   const pid_t pid = ::fork();
@@ -310,7 +316,8 @@ TEST_F(ControlTest, SocketsAreForTheirOwnerOnly) {
 }
 
 // File modes are the first barrier; the check of the peer's user is the second. The first is taken
-// away here, to see that the second holds by itself.
+// away here, to see that the second holds by itself. A client of the wrong user asks weftd to stop,
+// on both text sockets: it must hear nothing, and weftd must go on.
 TEST_F(ControlTest, AnotherUserIsRefusedEvenIfTheSocketsWereOpenToAll) {
   if (::geteuid() != 0) {
     GTEST_SKIP() << "only root can become somebody else";
@@ -355,6 +362,7 @@ TEST_F(ControlTest, AnotherUserIsRefusedEvenIfTheSocketsWereOpenToAll) {
         << name;
   }
   EXPECT_EQ(::waitpid(weftd, nullptr, WNOHANG), 0);  // the stop was not heard
+  // Its own user may attach all the same.
   EXPECT_TRUE(attach::attach({.socket = directory_ + "/attach.sock", .host = "h1"}));
   ::kill(weftd, SIGTERM);
   ::waitpid(weftd, nullptr, 0);

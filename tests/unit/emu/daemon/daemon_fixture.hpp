@@ -21,7 +21,8 @@
 namespace weft::daemon {
 
 // A weftd for two hosts of two NICs each, whose folder is gone after the test. A test calls start()
-// first; between its own attachments it sends single packets that carry a number.
+// first; between its own attachments it sends single packets that carry a number. With
+// `direct_rings` two processes that talk get a ring between them, past weftd.
 class DaemonTest : public ::testing::Test {
  protected:
   void TearDown() override { weftd_.reset(); }
@@ -46,8 +47,9 @@ class DaemonTest : public ::testing::Test {
   json ask(const json& request) const { return weftd_->ask(request); }
   json status() const { return weftd_->status(); }
 
-  // `size` in bytes, from that of a common header to about 5000. The payload is static, so the
-  // packet may be sent at any time.
+  // `size` in bytes, from that of a common header to about 5000. The number travels in a header
+  // field that weftd does not look at. The payload is static, so the packet may be sent at any
+  // time.
   static srd::TxPacket packet(const attach::Attachment& from, const attach::Attachment& to,
                               std::uint32_t number, std::size_t size = 64) {
     static const std::vector<std::byte> payload(5000, std::byte{0x5A});
@@ -58,7 +60,7 @@ class DaemonTest : public ::testing::Test {
     header.destination_attachment = to.id.value();
     header.source_attachment = from.id.value();
     header.source_life = from.life.value();
-    header.destination_life = number;  // it is not looked at on the way
+    header.destination_life = number;
     packet.to = to.address;
     packet.header_size = sizeof header;
     srd::wire::store(packet.header.data(), header);
@@ -79,7 +81,7 @@ class DaemonTest : public ::testing::Test {
     }
     return arrives(to, number);
   }
-  // Throws away what comes before it; 5 s of patience.
+  // Throws away what comes before it. Waits for 5 s.
   static ::testing::AssertionResult arrives(attach::Attachment& to, std::uint32_t number) {
     const auto patience = srd::monotonic_now() + std::chrono::seconds{5};
     while (srd::monotonic_now() < patience) {

@@ -1,5 +1,5 @@
-// Owns what becomes of rings, direct ones above all, when many want them, and when those at the
-// other end die, stop or cheat.
+// Owns the tests of what becomes of rings, direct ones above all, when many want them, and when
+// those at the other end die, stop or cheat.
 //
 // `start(false)`: every frame goes through weftd. `start(true)`: two processes that talk get a ring
 // between them, which weftd hands out and takes back. An Intruder is a process that has attached
@@ -42,7 +42,9 @@ TEST_F(DaemonTest, ABellThatNobodyReadsDoesNotBlockWeftd) {
   EXPECT_TRUE(passes(*a, *b, 1));
 }
 
-// A ring that is full of garbage and never written again is looked at once.
+// A ring that is full of garbage and never written again is looked at once. The records are well
+// formed, with a frame of zeros in each, and the last one says that the next is at the beginning: a
+// reader that did not know the laps apart would go round for ever.
 TEST_F(DaemonTest, GarbageThatStaysInARingIsNoWorkForEver) {
   start(false);
   const Intruder intruder(*weftd_);
@@ -61,12 +63,14 @@ TEST_F(DaemonTest, GarbageThatStaysInARingIsNoWorkForEver) {
     return status()["counters"]["dropped"]["malformed"].get<std::size_t>();
   };
   EXPECT_TRUE(eventually([&] { return dropped() >= records; }));
+  // Time for another lap, if there is one.
   std::this_thread::sleep_for(std::chrono::milliseconds{20});
   EXPECT_EQ(dropped(), records);
 }
 
-// Frames to another process, as fast as the ring takes them, from a process that never reads its
-// own: what is long under way in the network is capped and counted, and nothing else grows.
+// Good frames to another process, as fast as the ring takes them, into a network that they do not
+// leave during the test: what is inside is capped, what finds no room is counted, and nothing else
+// grows.
 TEST_F(DaemonTest, AFloodWrittenByHandTakesTheMemoryThatTheNetworkMay) {
   constexpr std::size_t kMost = std::size_t{512} << 20;  // of the network, one sender's is half
   constexpr std::size_t kPacket = 4000;
@@ -113,7 +117,7 @@ TEST_F(DaemonTest, AFloodWrittenByHandTakesTheMemoryThatTheNetworkMay) {
     ++written;
   }
   intruder.ring();
-  // Of every frame it is known where it is: each is minutes from its end.
+  // Every frame is still inside, or was refused.
   json now;
   EXPECT_TRUE(eventually([&] {
     now = status();
@@ -124,11 +128,12 @@ TEST_F(DaemonTest, AFloodWrittenByHandTakesTheMemoryThatTheNetworkMay) {
   EXPECT_GT(now["counters"]["dropped"]["network_full"].get<std::size_t>(), kFrames / 4);
   // Half for the frames, and 64 MiB for what is kept of each.
   EXPECT_LE(std::max(most, weftd_->resident()) - before, kMost / 2 + (std::size_t{64} << 20));
-  // It would be minutes in coming to an end.
+  // With so many frames inside it would be minutes in coming to an end by itself.
   EXPECT_EQ(weftd_->kill(SIGKILL), SIGKILL);
 }
 
-// A writer that does not even wait for room writes over what weftd reads.
+// A writer that does not even wait for room writes over what weftd reads, lap after lap: records of
+// one size in even turns, of random sizes in odd ones.
 TEST_F(DaemonTest, AWriterWhoNeverWaitsForRoomCostsNoMemory) {
   start(false);
   auto a = join("h1");
@@ -137,7 +142,8 @@ TEST_F(DaemonTest, AWriterWhoNeverWaitsForRoomCostsNoMemory) {
   ASSERT_TRUE(passes(*a, *b, 1));
   const std::size_t before = weftd_->resident();
   std::size_t most = before;
-  for (std::uint32_t turn = 0; turn < 8; ++turn) {  // a ring that was cut off stays so
+  // A process of its own in each turn: a ring that was cut off stays so.
+  for (std::uint32_t turn = 0; turn < 8; ++turn) {
     Intruder intruder(*weftd_);
     std::byte* const area = intruder.outgoing() + srd::kRingHeaderBytes;
     Rng rng(turn);
@@ -157,7 +163,8 @@ TEST_F(DaemonTest, AWriterWhoNeverWaitsForRoomCostsNoMemory) {
   EXPECT_TRUE(weftd_->alive());
 }
 
-// weftd does not poll, so only a bell wakes it.
+// Each process has a bell of its own, and only a bell wakes a weftd that sleeps. One whose socket
+// is full must not keep the bells of others from being heard.
 TEST_F(DaemonTest, AFloodedBellSilencesNobodyElses) {
   start(false);
   auto a = join("h1");
@@ -169,12 +176,12 @@ TEST_F(DaemonTest, AFloodedBellSilencesNobodyElses) {
     while (::send(intruder.bell.get(), ring, sizeof ring, MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
     }
     ASSERT_TRUE(passes(*a, *b, i));
-    std::this_thread::sleep_for(std::chrono::milliseconds{2});  // weftd falls asleep
+    std::this_thread::sleep_for(std::chrono::milliseconds{2});  // in which weftd falls asleep
   }
   ASSERT_TRUE(weftd_->alive());
 }
 
-// From then on weftd counts none of their frames.
+// From the moment that both have it weftd counts none of their frames any more.
 TEST_F(DaemonTest, GivesTwoLocalProcessesADirectRing) {
   start(true);
   auto a = join("h1");
@@ -194,7 +201,8 @@ TEST_F(DaemonTest, GivesTwoLocalProcessesADirectRing) {
   EXPECT_EQ(status()["counters"]["frames"].get<int>(), before);
 }
 
-// The child is a real process, so that its end is noticed as ends are: by a socket.
+// The child is a real process, so that its end is noticed as ends are: by a socket. Then its peer
+// has to lose the ring, or it would send into memory that no process reads.
 TEST_F(DaemonTest, AKilledProcessLeavesAndItsPeersLoseTheRing) {
   start(true);
   auto a = join("h1");
@@ -227,7 +235,8 @@ TEST_F(DaemonTest, AKilledProcessLeavesAndItsPeersLoseTheRing) {
   EXPECT_TRUE(passes(*c, *a, 9));
 }
 
-// They hand in a frame and are gone before weftd gets round to giving them a ring.
+// Processes that hand in a frame and are gone before weftd comes to give them a ring. If anything
+// of their rings stayed, `a` would soon have no room for that of a living process.
 TEST_F(DaemonTest, OfThoseWhoDieAtOnceNoRingsStay) {
   start(true);
   auto a = join("h1");
@@ -316,8 +325,8 @@ TEST_F(DaemonTest, WhoTakesThePlaceOfADeadOneIsReadAsWell) {
   }
 }
 
-// Two rings with a thousand packets and four with one: within four bursts of the reader all must
-// have had their turn.
+// Two rings with a thousand packets (all called 0) and four with one: within four bursts of the
+// reader all must have had their turn. A reader that emptied one ring first would hear 0 only.
 TEST_F(DaemonTest, AFloodStarvesNobody) {
   start(true);
   auto a = join("h1");
@@ -355,7 +364,8 @@ TEST_F(DaemonTest, AFloodStarvesNobody) {
   EXPECT_EQ(heard, (std::set<std::uint32_t>{0, 2, 3, 4, 5}));
 }
 
-// Any words over the whole memory, with sensible lengths among them, so that weftd reads on.
+// Any words over the whole memory, headers of both rings included, with sensible lengths among
+// them, so that weftd reads on. It cuts such a ring off, and serves the others.
 TEST_F(DaemonTest, GarbageInARingHurtsOnlyItsOwner) {
   start(false);
   auto a = join("h1");
@@ -409,6 +419,7 @@ TEST_F(DaemonTest, AProcessThatReadsSlowlySlowsNobodyElse) {
   auto b = join("h2");
   ASSERT_TRUE(a && b);
   const Intruder slow(*weftd_);
+  // How far its reader has come in the ring that weftd writes: moved on by hand, a frame at a time.
   std::atomic_ref<std::uint64_t> consumed(
       *reinterpret_cast<std::uint64_t*>(slow.memory.data() + offsetof(srd::RingHeader, consumed)));
   // What `b` hears in that time, when every other packet is for the slow one, or none.
@@ -426,6 +437,7 @@ TEST_F(DaemonTest, AProcessThatReadsSlowlySlowsNobodyElse) {
     return heard;
   };
   const auto dropped = [&] { return status()["counters"]["dropped"]["not_receiving"].get<int>(); };
+  // Until its ring is full and weftd has lost patience with it.
   ASSERT_TRUE(
       eventually([&] { return rounds(std::chrono::milliseconds{5}) + 1 > 0 && dropped() > 0; }));
   // Beside what is heard without any trouble, in turns: the machine has its own ups and downs.
@@ -440,7 +452,9 @@ TEST_F(DaemonTest, AProcessThatReadsSlowlySlowsNobodyElse) {
   EXPECT_GT(20 * heard, undisturbed);
 }
 
-// A full direct ring must not hold up what goes to others.
+// A full direct ring must not hold up what goes to others. The child gets a ring to `a` and is
+// stopped, as by a debugger; its ring fills up, and what follows for it is dropped, until it goes
+// on.
 TEST_F(DaemonTest, AStoppedPeerBlocksNobodyElse) {
   start(true);
   auto a = join("h1");
@@ -452,6 +466,7 @@ TEST_F(DaemonTest, AStoppedPeerBlocksNobodyElse) {
   if (child == 0) {
     auto b = join("h2");
     const srd::TxPacket hello = packet(*b, *a, 7);
+    // The parent needs the number of this place to send there.
     const std::uint8_t id = b ? static_cast<std::uint8_t>(b->id.value()) : 0;
     [[maybe_unused]] const auto told = ::write(ready[1], &id, 1);
     while (b) {

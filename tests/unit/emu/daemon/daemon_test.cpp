@@ -1,6 +1,6 @@
-// Owns what processes see of weftd: places, lives, and what it tells of itself. weftd is a process
-// of its own (daemon_fixture.hpp) with two hosts of two NICs; what attaches is in the test.
-// start(true): with direct rings between processes.
+// Owns the tests of what processes see of weftd: places, lives, and what it tells of itself. weftd
+// is a process of its own (daemon_fixture.hpp) with two hosts of two NICs; what attaches is in the
+// test. start(true): with direct rings between processes.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -25,7 +25,7 @@ TEST_F(DaemonTest, GivesEveryProcessItsOwnPlace) {
   EXPECT_NE(first->id, second->id);
   EXPECT_NE(first->address, other_nic->address);
   EXPECT_NE(first->address, other_host->address);
-  // Each place has numbers of queue pairs of its own: nobody has to ask weftd for one.
+  // Each place has numbers of queue pairs of its own, so that no process has to ask weftd for one.
   EXPECT_EQ(first->first_qpn, first->id.value() * 256U);
   EXPECT_EQ(first->qpn_count, 256U);
   EXPECT_LT(first->first_qpn + first->qpn_count - 1, 1U << 16);
@@ -36,6 +36,8 @@ TEST_F(DaemonTest, GivesEveryProcessItsOwnPlace) {
   EXPECT_EQ((*nics)[1], other_nic->address);
 }
 
+// h1, h2, ... are names of any host, by its number, unless the network's own names are of that
+// kind. Numbers begin with `first_host`, since weftds that are joined share one range of addresses.
 TEST(Plant, CountsHostsWithNamesOfTheirOwnFromTheFirstNumber) {
   Plant::Options options;
   options.hosts = {"left", "right"};
@@ -45,7 +47,7 @@ TEST(Plant, CountsHostsWithNamesOfTheirOwnFromTheFirstNumber) {
   ASSERT_TRUE(own->nics_of("h4"));
   EXPECT_EQ(own->nics_of("h4")->front()->host, "right");
   EXPECT_EQ(to_text(own->nics_of("right")->front()->address), "127.77.4.1");
-  EXPECT_FALSE(own->nics_of("h1"));  // another weftd's
+  EXPECT_FALSE(own->nics_of("h1"));  // of a weftd that is joined
   EXPECT_FALSE(own->nics_of("h5"));
   options.hosts = {"h3", "h4"};
   auto generated = Plant::make(options);
@@ -59,6 +61,7 @@ TEST(Plant, CountsHostsWithNamesOfTheirOwnFromTheFirstNumber) {
   EXPECT_FALSE(Plant::make(options)->nics_of("h2"));  // and not h1 a second time
 }
 
+// A host has 16 NICs at the most, one for each of its links.
 TEST(Plant, RefusesAHostWithMoreLinksThanNicsThereCanBe) {
   fabric::Topology topology;
   const fabric::NodeId middle = topology.add_switch("sw");
@@ -94,6 +97,7 @@ TEST_F(DaemonTest, ATopologysHostsHaveTheAddressesThatWereAskedFor) {
   EXPECT_EQ(to_text(nics->front()), "10.77.4.1");
 }
 
+// The texts name what was asked for, and what to do where no weftd runs.
 TEST_F(DaemonTest, SaysWhyItRefuses) {
   start(true);
   const auto nobody = join("h9");
@@ -129,6 +133,8 @@ TEST_F(DaemonTest, TwoProcessesOfOneNicReachEachOtherAndThemselves) {
   EXPECT_TRUE(passes(*a, *a, 3));
 }
 
+// A process that has armed its end may sleep in poll(). arm() refuses as long as something is there
+// to be read, so it is asked again.
 TEST_F(DaemonTest, ASleepingProcessIsWoken) {
   start(false);
   auto a = join("h1");
@@ -148,6 +154,8 @@ TEST_F(DaemonTest, ASleepingProcessIsWoken) {
   }
 }
 
+// A packet for a process that has gone may still be under way when its place has another one: that
+// one knows by the life that it is not meant. So no life may come twice at a place.
 TEST_F(DaemonTest, PlacesOfTheDeadAreGivenAgainInALaterLife) {
   start(true);
   std::map<std::uint16_t, srd::Life> lives;
@@ -161,9 +169,11 @@ TEST_F(DaemonTest, PlacesOfTheDeadAreGivenAgainInALaterLife) {
       before->second = a->life;
     }
   }
-  EXPECT_GT(lives.size(), 100U);  // not the same place at once: late packets meet no process
+  EXPECT_GT(lives.size(), 100U);  // in turn: most late packets meet no process at all
 }
 
+// weftd is killed and started again, with processes that know nothing of it: each time they find it
+// gone, ask the next one for the places that they had, and packets pass as before.
 TEST_F(DaemonTest, ProcessesOutliveWeftdAndRejoin) {
   start(false);
   auto a = join("h1");
@@ -177,11 +187,11 @@ TEST_F(DaemonTest, ProcessesOutliveWeftdAndRejoin) {
       [[maybe_unused]] const auto taken = a->io->transmit({&lost, 1});
       poll_once(*a);
       poll_once(*b);
-      // It has noticed that its weftd is gone: what it sends has no way any more.
+      // `a` has noticed that weftd is gone: what it sends has no way any more.
       return a->io->counters().tx_unroutable >= round;
     }));
     weftd_->start();
-    // Both knock ten times a second.
+    // Both try to connect ten times a second.
     EXPECT_TRUE(eventually([&] {
       const srd::TxPacket again = packet(*a, *b, round);
       [[maybe_unused]] const auto taken = a->io->transmit({&again, 1});
@@ -203,7 +213,7 @@ TEST_F(DaemonTest, LostFramesAreCounted) {
   auto b = join("h2");
   ASSERT_TRUE(a && b);
   srd::TxPacket stray = packet(*a, *b, 1);
-  // An address that no NIC has, and then a place that no process has.
+  // An address that no NIC has; then an attachment that no process has (byte 4 of the header).
   stray.to.bytes[15] = std::byte{99};
   EXPECT_EQ(a->io->transmit({&stray, 1}), 1U);
   stray = packet(*a, *b, 1);
@@ -215,7 +225,9 @@ TEST_F(DaemonTest, LostFramesAreCounted) {
   EXPECT_EQ(dropped["no_process"], 1);
 }
 
-// One forged frame would make a peer believe that another process has restarted.
+// One forged frame would make a peer believe that another process has restarted. In the name of
+// `a`, with a later, an earlier or no life; in that of another process, with the life of `a` or its
+// own; in nobody's. With an ideal network and with a modelled one.
 TEST_F(DaemonTest, FramesInTheNameOfAnotherProcessAreDroppedAndCounted) {
   for (const bool modelled : {false, true}) {
     start(false);
@@ -255,6 +267,7 @@ TEST_F(DaemonTest, FramesInTheNameOfAnotherProcessAreDroppedAndCounted) {
   }
 }
 
+// A line of nonsense must not end weftd. What is answered is tested in control_test.cpp.
 TEST_F(DaemonTest, TheControlSocketAnswersAnything) {
   start(true);
   EXPECT_EQ(ask({{"v", 1}, {"cmd", "status"}})["ok"], true);

@@ -1,5 +1,5 @@
-// Owns what weftd's sleep promises where a sandbox or an old kernel refuses the call that it is
-// made of.
+// Owns the tests of weftd's sleep where a sandbox or an old kernel refuses the call that it is made
+// of, epoll_pwait2(): it must be as exact, by a timer, and never turn into polling.
 #include "emu/daemon/event_wait.hpp"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,9 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// From now on, for this process and its children.
+// From now on, for this process and its children, a filter of the kernel answers the call with
+// `error`: ENOSYS as an old kernel does, EPERM as some sandboxes. False: there is no such filter
+// here.
 bool refuse_pwait2(int error) {
   std::array<sock_filter, 4> program{
       sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -37,7 +39,9 @@ bool refuse_pwait2(int error) {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-// 0: it does what it says. Else the number of what it does not.
+// 0: EventWait does what it says. Else the number of what it does not, to be returned by a process.
+// It has to sleep for as long as it was asked to, and once at least no more than ten times that; to
+// hear of an event with any limit of time; and of nothing that was removed.
 int check_wait() {
   EventWait wait;
   const auto bell = srd::create_event_fd();
@@ -60,9 +64,10 @@ int check_wait() {
     shortest = std::min(shortest, slept);
   }
   if (shortest >= milliseconds{1}) {
-    return 4;  // not once as exactly as asked for
+    return 4;  // a sleep that is rounded up to milliseconds
   }
   srd::signal_event_fd(bell->get());
+  // No limit, no sleep at all, and more than a count of milliseconds holds.
   for (const std::int64_t patience : {std::int64_t{-1}, std::int64_t{0}, std::int64_t{1} << 62}) {
     srd::clear_event_fd(bell->get());
     srd::signal_event_fd(bell->get());
@@ -71,7 +76,7 @@ int check_wait() {
     }
   }
   if (wait.wait(events, 0) != 0) {
-    return 6;
+    return 6;  // an edge is told once
   }
   wait.remove(bell->get());
   srd::clear_event_fd(bell->get());
@@ -97,6 +102,8 @@ TEST(EventWait, SleepsAsLongAsItShouldWithOrWithoutTheCall) {
   }
 }
 
+// Between two hosts a packet is 200 ms on its way, in which weftd has nothing to do. A sleep that
+// failed at once would make its rounds follow each other without a pause, and take a whole core.
 class InASandbox : public DaemonTest, public ::testing::WithParamInterface<int> {};
 
 TEST_P(InASandbox, WeftdForwardsAndSleepsInBetween) {
@@ -109,7 +116,12 @@ TEST_P(InASandbox, WeftdForwardsAndSleepsInBetween) {
   DaemonOptions options;
   options.directory = directory_;
   options.topology = topology;
-  weftd_ = std::make_unique<Weftd>(options, [] { ASSERT_TRUE(refuse_pwait2(GetParam())); });
+  // A daemon without the filter would pass the test for nothing: it ends, and nobody can join.
+  weftd_ = std::make_unique<Weftd>(options, [] {
+    if (!refuse_pwait2(GetParam())) {
+      ::_exit(1);
+    }
+  });
   auto a = join("h1");
   auto b = join("h2");
   ASSERT_TRUE(a && b);
@@ -120,7 +132,7 @@ TEST_P(InASandbox, WeftdForwardsAndSleepsInBetween) {
   };
   const auto before = rounds();
   for (std::uint32_t i = 1; i <= 5; ++i) {
-    ASSERT_TRUE(passes(*a, *b, i));  // 200 ms each, in which there is nothing to do
+    ASSERT_TRUE(passes(*a, *b, i));
   }
   // Before it sleeps it yields for 100 us, of 0.1 us a round at the least, and each packet
   // interrupts its sleep four times at the most. Without sleep it would be several 100000.

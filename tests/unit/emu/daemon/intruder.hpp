@@ -1,4 +1,4 @@
-// Owns a process that keeps to none of weftd's rules.
+// Owns a process that has attached properly and then keeps to none of weftd's rules.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,9 @@
 
 namespace weft::daemon {
 
-// A process that speaks the attach protocol by hand, and does what it likes with what it is given.
+// Speaks the attach protocol by hand and gets what every process gets: the memory of two rings and
+// a bell. A test then writes there what it likes, which the classes that processes use would not
+// do.
 struct Intruder {
   explicit Intruder(const Weftd& weftd) {
     auto connected = attach::connect_seqpacket(weftd.attach_socket());
@@ -35,13 +37,14 @@ struct Intruder {
     const std::byte message[1]{};
     (void)::send(bell.get(), message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
-  // What weftd writes into: the first of the two rings.
+  // Set while the reader of weftd's ring to this process, the first of the two, sleeps: then weftd
+  // rings, and clears it.
   [[nodiscard]] std::atomic_ref<std::uint32_t> asleep() const {
     return std::atomic_ref(
         *reinterpret_cast<std::uint32_t*>(memory.data() + offsetof(srd::RingHeader, asleep)));
   }
 
-  // What weftd reads from, written by hand.
+  // The ring that weftd reads from, the second one: its header, with the records behind.
   [[nodiscard]] std::byte* outgoing() { return memory.data() + memory.size() / 2; }
   [[nodiscard]] std::size_t capacity() const { return memory.size() / 2 - srd::kRingHeaderBytes; }
 

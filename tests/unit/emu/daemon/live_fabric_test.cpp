@@ -1,5 +1,5 @@
-// Owns what becomes of real frames in the modelled network. Time is an argument, so nothing here
-// waits.
+// Owns the tests of what becomes of real frames in the modelled network. Time is an argument, so
+// nothing here waits.
 #include "emu/daemon/live_fabric.hpp"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ class LiveFabricTest : public testing::Test {
           records_.push_back(arrival.record);
         });
   }
-  // h2's link is slow, and has room for three of our frames; it trims.
+  // h2's link is slow, and has room for three frames of 1000 bytes; it trims what finds none.
   void build_slow_link() {
     fabric::Topology topology;
     const fabric::NodeId middle = topology.add_switch("sw");
@@ -67,13 +67,14 @@ class LiveFabricTest : public testing::Test {
           arrived_.emplace_back(arrival.frame.begin(), arrival.frame.end());
         });
   }
-  // Thirty of them, one each microsecond.
+  // Thirty of them, one each microsecond: eight times as fast as the slow link.
   void send_fast(const std::vector<std::byte>& bytes) {
     for (int i = 0; i < 30; ++i) {
       ASSERT_TRUE(submit(TimePoint{} + microseconds{i}, bytes));
     }
     live_->advance(TimePoint{} + seconds{1});
   }
+  // From h1 to h2. With `checksummed` the packet says that it carries a checksum.
   static std::vector<std::byte> frame(std::size_t packet_size, bool checksummed = true,
                                       std::uint16_t path = 0) {
     const auto writer = net::EnvelopeWriter::make(host(1), srd::wire::SrdCodec::kPorts);
@@ -111,7 +112,7 @@ class LiveFabricTest : public testing::Test {
   TimePoint live_time_{};
 };
 
-// next_event() is never: with nothing inside, weftd may sleep.
+// In the end next_event() is never: with nothing inside, weftd may sleep without a limit.
 TEST_F(LiveFabricTest, AFrameArrivesUnchangedWhenItIsDueAndNotBefore) {
   build(kFast);
   const auto sent = frame(1000);
@@ -151,7 +152,8 @@ TEST_F(LiveFabricTest, FramesArriveWhenTheyAreDueForYearsAndWithEveryDilation) {
   }
 }
 
-// Planned far ahead, across such a new beginning.
+// The fault is planned far ahead, across such a new beginning of the count. One that would end
+// after more days than 64 bits of picoseconds hold is refused at once.
 TEST_F(LiveFabricTest, FaultsComeAndGoOnTheDayThatWasAskedFor) {
   constexpr Duration kDay = std::chrono::hours{24};
   build(kFast);
@@ -173,7 +175,9 @@ TEST_F(LiveFabricTest, FaultsComeAndGoOnTheDayThatWasAskedFor) {
   }
 }
 
-// A frame on loan is read from where it lies, as late as possible.
+// A frame on loan is read from where it lies, as late as possible. The test changes the memory
+// while all three are inside: the one that was called in, and so copied, arrives as it was sent,
+// and the others as they lie there then.
 TEST_F(LiveFabricTest, ALentFrameIsNotCopiedUntilItIsCalledInOrDelivered) {
   build(kFast);
   Loans loans;
@@ -213,7 +217,8 @@ TEST_F(LiveFabricTest, LostFramesAreGivenBackToo) {
   EXPECT_TRUE(arrived_.empty());
 }
 
-// A ring goes back in its own order, whatever order the network has.
+// A ring goes back in its own order, whatever order the network has. Here the oldest loan is given
+// back last of all.
 TEST(LoansTest, TheOldestThatIsOutHoldsUpAllLaterOnes) {
   Loans loans;
   std::vector<std::uint64_t> numbers;
@@ -232,7 +237,8 @@ TEST(LoansTest, TheOldestThatIsOutHoldsUpAllLaterOnes) {
   EXPECT_EQ(loans.handle(), 5U);
 }
 
-// What a frame waited for weftd and for its own NIC is not what the network took.
+// What a frame waited for weftd, here 700 us, and for its own NIC, here behind nine others, is not
+// what the network took: a sender that measured it would slow down for nothing.
 TEST_F(LiveFabricTest, TellsWhenAFrameWouldHaveArrivedHadNobodyBeenLate) {
   build(kFast);
   const TimePoint left = TimePoint{} + microseconds{100};
@@ -336,8 +342,9 @@ TEST_F(LiveFabricTest, CorruptionIsSeenByTheChecksumOrTheFrameIsLost) {
   }
 }
 
+// The packets come eight times as fast as the link to h2 sends. From 2000 bytes in its queue on
+// every packet is marked: all but the first few.
 TEST_F(LiveFabricTest, CongestionMarksAreInTheIpHeaderAndItsChecksumIsRight) {
-  // Two NICs' worth of frames through one slow link.
   fabric::Topology topology;
   const fabric::NodeId middle = topology.add_switch("sw");
   topology.connect(topology.add_host("h1"), middle, kFast);
@@ -367,6 +374,7 @@ TEST_F(LiveFabricTest, CongestionMarksAreInTheIpHeaderAndItsChecksumIsRight) {
   EXPECT_LT(marked, 50);
 }
 
+// All arrive: those that found no room as their headers, by which the receiver learns of the loss.
 TEST_F(LiveFabricTest, AFullQueueTrimsWhereTheLinkTrims) {
   build_slow_link();
   send_fast(frame(1000));

@@ -1,4 +1,6 @@
-// Tests to which process a datagram of management goes, of other classes than connections'.
+// Owns the tests of the process to which a management datagram (MAD) goes, of other classes than
+// that of connections (roce_test.cpp): requests to the process that has claimed their method,
+// answers to the one that has asked.
 #include "emu/daemon/management.hpp"
 
 #include <gtest/gtest.h>
@@ -17,11 +19,13 @@ namespace {
 
 namespace wire = roce::wire;
 
-constexpr std::uint8_t kClass = 0x32;
+constexpr std::uint8_t kClass = 0x32;  // a class of vendors, told apart by OUI
 constexpr std::uint32_t kOui = 0x001405;
-constexpr std::uint16_t kOwner = 7;
+constexpr std::uint16_t kOwner = 7;  // attachments
 constexpr std::uint8_t kAsker = 9;
 
+// kOwner has claimed method 1 of that class and vendor. `mad` is a request for it, from an agent of
+// kAsker: the transaction id, from byte 8 on, begins with the attachment of the agent's process.
 class ManagementRouteTest : public ::testing::Test {
  protected:
   ManagementRouteTest() {
@@ -32,7 +36,8 @@ class ManagementRouteTest : public ::testing::Test {
     mad[38] = std::byte{0x14};
     mad[39] = std::byte{0x05};
   }
-  // From the BTH to the ICRC.
+  // The route of the first `size` bytes of `mad`, in a packet to queue pair 1, from the BTH to the
+  // ICRC.
   [[nodiscard]] ManagementRoute route(std::size_t size = wire::kMadSize) const {
     wire::Packet headers;
     headers.opcode = wire::opcode_of(wire::Transport::ud, wire::Operation::send_only);
@@ -44,6 +49,7 @@ class ManagementRouteTest : public ::testing::Test {
     packet.resize(packet.size() + wire::kIcrcSize);
     return route_management(services, packet);
   }
+  // The same with one byte changed.
   [[nodiscard]] ManagementRoute route_with(std::size_t at, unsigned value) {
     const std::byte before = std::exchange(mad[at], static_cast<std::byte>(value));
     const ManagementRoute found = route();
@@ -55,6 +61,8 @@ class ManagementRouteTest : public ::testing::Test {
   std::array<std::byte, wire::kMadSize> mad{};
 };
 
+// With another version, class, class version, method or vendor they are for no process, and are not
+// answered either.
 TEST_F(ManagementRouteTest, RequestsGoToWhoHasTheirMethod) {
   EXPECT_EQ(route().place, kOwner);
   for (const std::size_t at : {0, 1, 2, 3, 37, 38, 39}) {
@@ -64,6 +72,7 @@ TEST_F(ManagementRouteTest, RequestsGoToWhoHasTheirMethod) {
   }
 }
 
+// Byte 3 is the method, whose upper bit says that it is an answer.
 TEST_F(ManagementRouteTest, AnswersGoToTheProcessThatHasAsked) {
   EXPECT_EQ(route_with(3, 0x81).place, kAsker);
   EXPECT_EQ(route_with(3, 0xFF).place, kAsker);
@@ -72,6 +81,7 @@ TEST_F(ManagementRouteTest, AnswersGoToTheProcessThatHasAsked) {
   EXPECT_EQ(route_with(8, 0).place, 0U);
 }
 
+// Too short; or of a subnet manager, which queue pair 1 has nothing to do with.
 TEST_F(ManagementRouteTest, WhatIsNoneGoesNowhere) {
   EXPECT_EQ(route(wire::kMadSize - 4).place, 0U);
   EXPECT_EQ(route(0).place, 0U);
@@ -79,7 +89,8 @@ TEST_F(ManagementRouteTest, WhatIsNoneGoesNowhere) {
   EXPECT_EQ(route_with(1, wire::kSubnetDirected).place, 0U);
 }
 
-// A method is no service: who asks for a connection by its number finds nobody.
+// Methods are claimed under numbers that no service has. A request for a connection that names such
+// a number must not reach the process that has the method.
 TEST_F(ManagementRouteTest, MethodsAreNoServices) {
   wire::CmMessage request;
   request.kind = wire::CmKind::request;

@@ -1,4 +1,5 @@
-// Owns what the clock of a modelled network promises for as long as a weftd may run.
+// Owns the tests of the clock of a modelled network, for as long as a weftd may run. It counts
+// picoseconds in 64 bits, which hold 106 days.
 #include "emu/daemon/model_clock.hpp"
 
 #include <gtest/gtest.h>
@@ -16,6 +17,7 @@ constexpr Duration kYear = hours{24 * 365};
 // From a thousand times as fast as the machine's clock to a million times as slow.
 constexpr std::array kDilations{0.001, 0.3, 1.0, 7.0, 1e6};
 
+// The count follows the time exactly until it stops at kLatest; it must not wrap.
 TEST(ModelClock, NeitherYearsNorDilationsMakeItOverflowOrGoBack) {
   for (const double dilation : kDilations) {
     for (const Duration began : {Duration{0}, 10 * kYear}) {
@@ -36,7 +38,8 @@ TEST(ModelClock, NeitherYearsNorDilationsMakeItOverflowOrGoBack) {
   }
 }
 
-// Else a sleeper would wake up too early, again and again.
+// weftd sleeps until when(count). If at() were still less then, it would wake up in vain, again and
+// again until that moment has come.
 TEST(ModelClock, ACountIsReachedAtTheMomentThatIsToldAndNotBefore) {
   for (const double dilation : kDilations) {
     const ModelClock clock(TimePoint{kYear}, dilation);
@@ -52,6 +55,8 @@ TEST(ModelClock, ACountIsReachedAtTheMomentThatIsToldAndNotBefore) {
   }
 }
 
+// Five times in a row, at the latest possible moment. The count begins near zero, and the network's
+// whole time since its start goes on within a millisecond (10^9 picoseconds).
 TEST(ModelClock, IsSetBackWithoutLosingTime) {
   for (const double dilation : kDilations) {
     ModelClock clock(TimePoint{}, dilation);
@@ -59,7 +64,7 @@ TEST(ModelClock, IsSetBackWithoutLosingTime) {
     for (int i = 0; i < 5; ++i) {
       now = clock.when(ModelClock::kLatest);
       if (now == kNever) {
-        break;
+        break;  // so slow a network does not come to kLatest within 292 years
       }
       const Duration total = clock.since_start(clock.at(now));
       clock.rewind(ModelClock::kLatest);

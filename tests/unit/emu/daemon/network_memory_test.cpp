@@ -1,4 +1,7 @@
-// Owns the bound of weftd's memory while frames are inside of the modelled network.
+// Owns the tests of the bound of weftd's memory while frames are inside of the modelled network.
+//
+// A NIC may have at most as many bytes inside as are still free. So one NIC that floods the network
+// fills half of it, and what comes then is refused and counted.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -78,6 +81,7 @@ class NetworkMemoryTest : public testing::Test {
   std::size_t most_ = 0;
 };
 
+// A million frames in 10 ms, none of which leaves before a second is over.
 TEST_F(NetworkMemoryTest, AnUnwindowedFloodIsCappedAndCounted) {
   flood(0, 128, 1'000'000);
   EXPECT_LE(most_, kBudget);
@@ -88,6 +92,8 @@ TEST_F(NetworkMemoryTest, AnUnwindowedFloodIsCappedAndCounted) {
   EXPECT_LE(live_->memory(), full / 4) << "it goes back";
 }
 
+// Blocks have few sizes. A frame is charged for its block, and not for its own size: 257 bytes take
+// a block of 1024.
 TEST_F(NetworkMemoryTest, EverySizeOfFrameKeepsTheBound) {
   for (const std::size_t size : {std::size_t{60}, std::size_t{257}, std::size_t{400}}) {
     flood(0, size, 200'000);
@@ -96,6 +102,7 @@ TEST_F(NetworkMemoryTest, EverySizeOfFrameKeepsTheBound) {
   EXPECT_LE(most_, kBudget);
 }
 
+// The others lose nothing, and the flood gets no more room by going on.
 TEST_F(NetworkMemoryTest, AFloodOfOneLeavesRoomForTheOthers) {
   flood(0, 128, 300'000);
   const std::uint64_t refused = live_->refused();
@@ -110,6 +117,7 @@ TEST_F(NetworkMemoryTest, AFloodOfOneLeavesRoomForTheOthers) {
   EXPECT_EQ(arrived_[2], 1000U);
 }
 
+// A fault doubles every frame within the network: the copies come from there, and not by submit().
 TEST_F(NetworkMemoryTest, CopiesAreFramesToo) {
   fabric::Fault fault;
   fault.where = "h1->sw";
@@ -131,6 +139,7 @@ TEST_F(NetworkMemoryTest, FramesOnLoanCount) {
     live_->advance(now_);
   }
   EXPECT_GT(live_->refused(), 0U);
+  // The worst that may come: all of them at once.
   while (!loans.empty()) {
     live_->call_in(loans);
   }

@@ -1,8 +1,8 @@
-// Owns what passes weftd's ports to the outside, and what does not.
+// Owns the tests of what passes weftd's ports to the outside, and what does not.
 //
-// Most tests run two or three weftds in this process, each with a network of one host, joined by
-// ports of the kind that is tested. What a device or a peer does that no real one can be made to do
-// (oversize frames, garbage) comes from a stand-in.
+// Most tests run two or three weftds, in processes of their own, each with a network of one host
+// and joined by ports of the kind that is tested. What a device or a peer does that no real one can
+// be made to do (oversize frames, garbage) comes from a stand-in.
 #include "emu/daemon/outside.hpp"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ namespace {
 namespace net = srd::net;
 namespace wire = srd::wire;
 
-// With one host.
+// A weftd with one host, of that number, so that the addresses of joined networks differ.
 class OneHost : public Weftd {
  public:
   OneHost(const std::string& directory, std::uint32_t host, std::vector<std::string> ports,
@@ -112,6 +112,7 @@ class OutsideTest : public ::testing::Test {
   const std::string directory_ = folder_.path();
 };
 
+// Each of 199 packets goes from a ring through two weftds and a socket between them, both ways.
 TEST_F(OutsideTest, UnixDatagramsJoinTwoNetworks) {
   const OneHost one(place("one"), 1, {"dgram:" + place("a") + "," + place("b")});
   const OneHost two(place("two"), 3, {"dgram:" + place("b") + "," + place("a")});
@@ -131,6 +132,7 @@ TEST_F(OutsideTest, UnixDatagramsJoinTwoNetworks) {
 // address counts. `up` is waited for, because the two sides have to greet each other before frames
 // pass.
 TEST_F(OutsideTest, UdpJoinsTwoNetworksThatShareAKey) {
+  // Loopback addresses of this process: tests run side by side.
   const std::string base = "127.91." + std::to_string(::getpid() % 250) + ".";
   ASSERT_TRUE(srd::create_join_key(place("key")));
   for (const bool insecure : {false, true}) {
@@ -204,7 +206,8 @@ TEST_F(OutsideTest, TheModelledNetworkLiesBetweenAPortAndAHost) {
   EXPECT_GE(one.status()["fabric"]["delivered"], 38);
 }
 
-// A frame with packet `number`, as a far weftd would send it; without a seal, as it was in memory.
+// A frame with packet `number`, as a far weftd would send it. One that is not sealed has no
+// checksums, like a frame in memory.
 std::vector<std::byte> frame_between(const attach::Attachment& from, const attach::Attachment& to,
                                      std::uint32_t number, bool sealed) {
   const auto writer = net::EnvelopeWriter::make(from.address, srd::wire::SrdCodec::kPorts);
@@ -228,6 +231,7 @@ TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
   const OneHost one(place("one"), 1, {"dgram:" + place("a") + "," + place("b")});
   auto a = one.join();
   ASSERT_TRUE(a);
+  // The test is what lies behind the port, with an address that is none of `one`.
   auto enemy = srd::DgramIo::create(
       {.local = place("b"), .remote = place("a"), .patience = std::chrono::hours{1}});
   ASSERT_TRUE(enemy);
@@ -256,14 +260,14 @@ TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
       byte = static_cast<std::byte>(rng.next());
     }
     send(frame);
-    frame = good(1, true);  // one bit is wrong
+    frame = good(1, true);
     frame[rng.between(0, frame.size() - 1)] ^= static_cast<std::byte>(1U << rng.below(8));
     send(frame);
     frame = good(1, true);
     frame.resize(rng.between(14, frame.size() - 1));
     send(frame);
   }
-  send(good(2, false));  // not checksummed: it was on a wire
+  send(good(2, false));
   std::uint64_t got = 0;
   ASSERT_TRUE(eventually([&] {
     [[maybe_unused]] const auto room = (*enemy)->transmit_room();
@@ -280,9 +284,11 @@ TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
   }));
   EXPECT_TRUE(one.alive());
   const json status = one.status();
+  // The noise, what was cut short, and some of what had a wrong bit.
   EXPECT_GT(status["ports"][0]["dropped"], 3 * 2000 - 2000);
   EXPECT_GT(status["counters"]["dropped"]["corrupted"], 500);
-  EXPECT_LT(got, 600U);  // 14 bytes of Ethernet, and few others, are not checked
+  EXPECT_LT(got, 600U);  // 14 bytes of Ethernet, and few others, are under no checksum
+  // A good frame still passes.
   send(good(3, true));
   EXPECT_TRUE(eventually([&] {
     bool there = false;
@@ -295,7 +301,8 @@ TEST_F(OutsideTest, GarbageIsDroppedAndCounted) {
   }));
 }
 
-// A device that delivers larger frames than it was opened for, as some drivers do.
+// A device that delivers the frames that it was made with, with every receive(), also larger ones
+// than it was opened for, as some drivers do. It counts those that it was to send.
 class GenerousIo final : public srd::FrameIo {
  public:
   explicit GenerousIo(std::vector<std::vector<std::byte>> frames = {})
@@ -323,13 +330,14 @@ class GenerousIo final : public srd::FrameIo {
   srd::FrameCounters counters_;
 };
 
-// To the first process of that NIC.
+// A good RoCEv2 frame from outside to the first process of that NIC.
 std::vector<std::byte> stranger_frame(const srd::Address& to, std::size_t size) {
   srd::Address stranger = to;
   stranger.bytes[14] = std::byte{99};
   return roce_frame(stranger, to, 1U << 16, size);
 }
 
+// `gate` has no process: ports are attached there.
 fabric::Topology h1_and_gate() {
   fabric::Topology topology;
   const fabric::NodeId middle = topology.add_switch("sw");
@@ -341,7 +349,7 @@ fabric::Topology h1_and_gate() {
 
 // A ring has room for frames of kMaxFrame. A larger one would have to be cut or would break the
 // ring, so it must be refused at the port: with a modelled network, whose buffers have that size as
-// well, and without.
+// well, and without. Of four frames the last one has just that size, and arrives.
 TEST_F(OutsideTest, OversizeFramesOfADeviceAreRefusedAndCounted) {
   constexpr std::size_t kMaxFrame = 700;
   for (const bool modelled : {false, true}) {
@@ -411,7 +419,8 @@ TEST_F(OutsideTest, WhatIsNoTapIsNotTakenForOne) {
   EXPECT_EQ(one.status()["ports"].size(), 0U);
 }
 
-// Frames for a port that are inside of the network when it goes are not those of the next one.
+// A frame is inside of the modelled network, on its way to a port, when that port is removed. The
+// next port gets the same number: the frame must not leave by it.
 TEST_F(OutsideTest, FramesOnTheirWayToAPortThatIsRemovedReachNobody) {
   constexpr std::size_t kMaxFrame = 700;
   Plant::Options hosts;

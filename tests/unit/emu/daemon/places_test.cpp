@@ -1,5 +1,5 @@
-// Owns what a weftd knows of the one before it: lives that were given, places whose processes still
-// run.
+// Owns the tests of what a weftd knows of the one before it: lives that were given, and places
+// whose processes still run and will ask for them.
 #include "emu/daemon/places.hpp"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,8 @@ constexpr std::uint32_t kNow = 1000;  // seconds of the calendar; the tests take
 class PlacesTest : public ::testing::Test {
  protected:
   [[nodiscard]] std::string file() const { return directory_ + "/places"; }
-  // A weftd's NICs, and which process has which place on them.
+  // A weftd's NICs, and which process has which place on them. Its destructor is its death: all
+  // that stays is the file.
   struct Weftd {
     std::unique_ptr<Plant> plant;
     Registry registry;
@@ -53,7 +54,7 @@ class PlacesTest : public ::testing::Test {
     EXPECT_TRUE(made.registry.remember(file()));
     return made;
   }
-  // A process that has ended.
+  // The number of a process that has ended.
   static std::int32_t dead() {
     static const pid_t once = [] {
       const pid_t pid = ::fork();
@@ -71,13 +72,15 @@ class PlacesTest : public ::testing::Test {
 };
 
 // weftd ran in a container, and the next one in another: a number that was a process there is none
-// here, or another process.
+// here, or another process. So all such places are kept free, whatever their numbers are now, and
+// each is given to the process that names it and its life; until weftd waits no longer.
 TEST_F(PlacesTest, NumbersOfAnotherPidNamespaceMeanNobody) {
   for (const std::int32_t number : {dead(), static_cast<std::int32_t>(::getpid())}) {
     std::filesystem::remove(file());
     const auto place = weftd().occupy({}, kNow, number);
     ASSERT_TRUE(place);
     {
+      // The third word of the file stands for the pid namespace of the weftd that wrote it.
       std::fstream places(file(), std::ios::in | std::ios::out | std::ios::binary);
       const std::uint64_t elsewhere = 1;
       places.seekp(2 * sizeof elsewhere);
@@ -92,7 +95,7 @@ TEST_F(PlacesTest, NumbersOfAnotherPidNamespaceMeanNobody) {
     }
     EXPECT_FALSE(next.occupy({}, kNow, ::getpid()));
     EXPECT_TRUE(next.occupy({.attachment = place->id, .life = place->life.value()}, kNow, 0));
-    // Later on, processes that have not come are not waited for.
+    // After a while, weftd waits no longer for processes that have not come.
     Weftd last = weftd();
     EXPECT_FALSE(last.occupy({}, kNow, ::getpid()));
     last.registry.keep_unknown(false);
@@ -100,6 +103,7 @@ TEST_F(PlacesTest, NumbersOfAnotherPidNamespaceMeanNobody) {
   }
 }
 
+// The clock stands still, so that lives have to be counted on where a place comes round.
 TEST_F(PlacesTest, NoPlaceGetsTheSameLifeTwiceHoweverQuicklyWeftdIsRestarted) {
   std::set<std::pair<unsigned, std::uint32_t>> given;
   for (int start = 0; start < 600; ++start) {  // more often than there are places
@@ -116,6 +120,8 @@ TEST_F(PlacesTest, NoPlaceGetsTheSameLifeTwiceHoweverQuicklyWeftdIsRestarted) {
   }
 }
 
+// As many others come as there are places: all of them get another one, and the last gets none. The
+// process that had the place comes late, and finds it.
 TEST_F(PlacesTest, WhoeverStillRunsFindsItsPlaceFree) {
   std::uint32_t life = 0;
   std::uint16_t place = 0;
@@ -138,6 +144,7 @@ TEST_F(PlacesTest, WhoeverStillRunsFindsItsPlaceFree) {
   EXPECT_EQ(back->life.value(), life);
 }
 
+// Half of the processes are dead, and the others gave their places back: all are free again.
 TEST_F(PlacesTest, TheDeadAndTheDepartedLeaveTheirPlaces) {
   {
     Weftd before = weftd();
@@ -155,6 +162,7 @@ TEST_F(PlacesTest, TheDeadAndTheDepartedLeaveTheirPlaces) {
   }
 }
 
+// Whether they still run cannot be asked: they keep all places at first, and none later on.
 TEST_F(PlacesTest, ProcessesOfOtherNamespacesAreWaitedForOnlySoLong) {
   {
     Weftd before = weftd();
@@ -168,6 +176,7 @@ TEST_F(PlacesTest, ProcessesOfOtherNamespacesAreWaitedForOnlySoLong) {
   EXPECT_TRUE(after.occupy({}, kNow, ::getpid()));
 }
 
+// The file was written for two NICs. Read for one, it would give a later life than the clock says.
 TEST_F(PlacesTest, AnotherNetworksFileOrNonsenseIsForgotten) {
   {
     Weftd before = weftd(2);
@@ -182,7 +191,8 @@ TEST_F(PlacesTest, AnotherNetworksFileOrNonsenseIsForgotten) {
   EXPECT_TRUE(after.occupy({}, kNow, ::getpid()));
 }
 
-// A process in another one's place would get its packets, and speak in its name.
+// A process in another one's place would get its packets, and speak in its name. The owner is the
+// parent of this process, which still runs.
 TEST_F(PlacesTest, NobodyGetsAPlaceBackThatWasNotItsOwn) {
   const pid_t owner = ::getppid();
   Registry::Place had;
@@ -207,7 +217,7 @@ TEST_F(PlacesTest, NobodyGetsAPlaceBackThatWasNotItsOwn) {
   EXPECT_FALSE(asks(had.id, 0, owner));
   EXPECT_FALSE(asks(kSlotsPerNic, life, owner));
   EXPECT_FALSE(asks(0xFFFFFFFF, life, owner));
-  // Of other places nothing is known; but half the lives there are lie in the future.
+  // Of other places nothing is known, so a process is believed; but not a life of the far future.
   const std::uint32_t other = had.id + 1U;
   EXPECT_FALSE(asks(other, kNow + (1U << 30), owner));
   EXPECT_FALSE(asks(other, kNow + 0x7FFFFFFFU, owner));
@@ -215,6 +225,7 @@ TEST_F(PlacesTest, NobodyGetsAPlaceBackThatWasNotItsOwn) {
   EXPECT_TRUE(asks(had.id, life, owner));
 }
 
+// In places that are looked at for one that is free: the control thread is busy meanwhile.
 TEST_F(PlacesTest, TheCostOfOneMorePlaceIsBounded) {
   Weftd busy = without_memory();
   std::vector<Registry::Place> places;

@@ -1,5 +1,6 @@
-// Owns what weftd's two threads promise each other: what control asks is bounded work between two
-// rounds, and forwarding waits for no client.
+// Owns the tests of what weftd's two threads promise each other: what control asks is bounded work
+// between two rounds of forwarding (RoundCalls), what forwarding tells is a bounded queue
+// (Notices), and forwarding waits for no client.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -20,6 +21,7 @@ bool is_readable(int fd) {
   return ::poll(&ready, 1, 0) == 1;
 }
 
+// While weftd is being set up there is one thread, which would wait for itself.
 TEST(RoundCalls, BeforeAnybodyForwardsTheyAreExecutedAtOnce) {
   RoundCalls calls;
   ASSERT_TRUE(calls.open());
@@ -27,6 +29,8 @@ TEST(RoundCalls, BeforeAnybodyForwardsTheyAreExecutedAtOnce) {
   EXPECT_FALSE(calls.serve());
 }
 
+// The test is the forwarding thread. The last call throws, and the thread that called has to get
+// it.
 TEST(RoundCalls, EachIsExecutedByOneServeAndItsResultReturns) {
   RoundCalls calls;
   ASSERT_TRUE(calls.open());
@@ -50,7 +54,8 @@ TEST(RoundCalls, EachIsExecutedByOneServeAndItsResultReturns) {
   }
 }
 
-// Each call comes while the other side sleeps, or is just about to.
+// Each call comes while the other side sleeps, or is just about to. One that came between its last
+// look and its sleep would be heard by nobody.
 TEST(RoundCalls, ASleeperIsWokenForEachCall) {
   RoundCalls calls;
   ASSERT_TRUE(calls.open());
@@ -77,6 +82,8 @@ TEST(RoundCalls, ASleeperIsWokenForEachCall) {
   EXPECT_TRUE(done);
 }
 
+// They are filled up without a reader, and the bell rings when flush() says so and not before. The
+// first one taken makes room for another.
 TEST(Notices, AreBoundedInOrderAndRingOnce) {
   Notices notices;
   ASSERT_TRUE(notices.open());
@@ -88,7 +95,7 @@ TEST(Notices, AreBoundedInOrderAndRingOnce) {
   notices.flush();
   EXPECT_TRUE(is_readable(notices.wait_fd()));
   notices.clear_bell();
-  notices.flush();  // nothing was added
+  notices.flush();  // nothing was added since
   EXPECT_FALSE(is_readable(notices.wait_fd()));
   Notice notice;
   ASSERT_TRUE(notices.pop(notice));
@@ -113,6 +120,8 @@ class ControlPlaneTest : public DaemonTest {
   }
 };
 
+// Requests cut off in the middle, of the wrong protocol, or none, on all three sockets. Whatever
+// they cost the control thread, forwarding must not hear of them.
 TEST_F(ControlPlaneTest, AThousandClientsThatSayNothingUsefulCostNoCall) {
   start(false);
   auto a = join("h1");
@@ -140,9 +149,11 @@ TEST_F(ControlPlaneTest, AThousandClientsThatSayNothingUsefulCostNoCall) {
   }
   clients.clear();
   EXPECT_TRUE(eventually([&] { return ask({{"v", 1}, {"cmd", "status"}}).is_object(); }));
-  EXPECT_LE(calls() - before, 20U);  // ours
+  EXPECT_LE(calls() - before, 20U);  // those of the test's own questions
 }
 
+// Its slot is added, retired, and taken out when its ring is empty: three calls, also among a
+// hundred other processes.
 TEST_F(ControlPlaneTest, AProcessThatComesAndGoesCostsAFewCallsHoweverManyThereAre) {
   start(false);
   std::vector<attach::Attachment> others;
@@ -151,7 +162,7 @@ TEST_F(ControlPlaneTest, AProcessThatComesAndGoesCostsAFewCallsHoweverManyThereA
     for (int i = 0; i < times; ++i) {
       EXPECT_TRUE(join("h2"));
     }
-    std::uint64_t asked = 1;  // each is a call, too
+    std::uint64_t asked = 1;  // each question of the test's is a call, too
     EXPECT_TRUE(eventually([&] {
       ++asked;
       return status()["nics"][2]["processes"].empty();
@@ -165,11 +176,12 @@ TEST_F(ControlPlaneTest, AProcessThatComesAndGoesCostsAFewCallsHoweverManyThereA
     others.push_back(std::move(*other));
   }
   const std::uint64_t among_many = cost_of(50);
-  // In, out, taken out.
   EXPECT_LE(alone, 50U * 3 + 5);
   EXPECT_LE(among_many, 50U * 3 + 5);
 }
 
+// A client that finds a socket takes weftd for running. The last thing that is opened fails here,
+// and no socket must have been there before.
 TEST_F(ControlPlaneTest, NobodyCanConnectBeforeEverythingIsThere) {
   DaemonOptions options;
   options.directory = directory_;

@@ -1,4 +1,4 @@
-// Owns whole RoCEv2 frames as an honest NIC sends them.
+// Owns whole RoCEv2 frames, with the envelope and the checksum (ICRC) of a NIC on a wire.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -90,7 +90,7 @@ TEST_F(RoceTest, AProcessHasTheQueuePairNumbersOfItsProtocol) {
   EXPECT_EQ(status()["nics"][0]["processes"][1]["first_qpn"], roce->first_qpn);
 }
 
-// weftd could not tell whom its packets are for.
+// weftd could not tell for which process its packets are.
 TEST_F(RoceTest, AProtocolThatNobodyKnowsIsRefused) {
   start(false);
   srd::NetworkProtocol unknown = srd::kNetworkProtocol<wire::RoceCodec>;
@@ -171,7 +171,8 @@ TEST_F(RoceTest, ANicIsCalledByAnyOfItsAddresses) {
   }
 }
 
-// An IPv4 address and two IPv6 ones belong to each NIC. Of others weftd knows that nobody has them.
+// An IPv4 address and two IPv6 ones belong to each NIC. Of others weftd knows that nobody has them:
+// a connection to one fails at once, instead of after its retries.
 TEST_F(RoceTest, WhoHasAnAddress) {
   start(false);
   auto one = join_roce("h1");
@@ -202,7 +203,7 @@ class GroupTest : public RoceTest {
     packet.source = group.is_v4() ? 1 + 1 : wire::kIpv6Gid + 1;
     return packet;
   }
-  // How many of so many packets come.
+  // How many packets come, until there are `most` of them or patience ends.
   static std::size_t heard(attach::Attachment& at, std::size_t most) {
     std::size_t count = 0;
     (void)eventually([&] {
@@ -215,13 +216,16 @@ class GroupTest : public RoceTest {
     });
     return count;
   }
-  // Nothing answers a leave, and frames go another way. But it is read before the join behind it.
+  // weftd does not answer a leave, and frames do not wait for it, as they go another way. But
+  // messages of a process are read in order: when the join behind it is answered, the leave has
+  // been read.
   void leave(attach::Attachment& at, const srd::Address& group) {
     at.services->leave(group);
     srd::Address other = group;
     other.bytes[15] ^= std::byte{0x55};
     EXPECT_TRUE(at.services->join(other));
   }
+  // Nothing has come so far: asked when a packet sent later has arrived elsewhere.
   static bool is_quiet(attach::Attachment& at) {
     const bool quiet = at.io->receive().empty();
     at.io->release();
@@ -229,7 +233,8 @@ class GroupTest : public RoceTest {
   }
 };
 
-// With direct rings on: a group's packets must not go by the ring of one of its members alone.
+// Two members on one NIC, and the sender itself; a third process of that NIC is none. Direct rings
+// are on: a group's packets must not go by the ring of one of its members alone.
 TEST_F(GroupTest, MembersHearAndOthersDoNot) {
   start(true);
   auto sender = join_roce("h1");
@@ -287,7 +292,8 @@ TEST_F(GroupTest, OnlyGroupsAreJoinedAndOnlySoMany) {
   EXPECT_TRUE(one->services->join(group6_));
 }
 
-// Killed, or closed: weftd sees a connection end.
+// Killed, or closed: weftd sees a connection end. The next process may get its place, and must not
+// be a member by that. The survivor shows when a packet has come.
 TEST_F(GroupTest, WhoHasGoneIsNoMemberAnyMore) {
   start(false);
   auto sender = join_roce("h1");
@@ -310,7 +316,8 @@ TEST_F(GroupTest, WhoHasGoneIsNoMemberAnyMore) {
   }
 }
 
-// A name that is another NIC's, of whichever kind, gets nowhere.
+// Frames to the group, written by hand: those whose source is an address of another NIC get
+// nowhere, those with any address of its own arrive.
 TEST_F(GroupTest, NobodySpeaksInTheNameOfAnotherNic) {
   start(false);
   Intruder liar(*weftd_);
@@ -405,6 +412,8 @@ class ManagementTest : public RoceTest {
   std::array<std::byte, wire::kMadSize> mad_{};
 };
 
+// Of two processes on h2 one listens. To claim what is one's own is no error, and what a process
+// gives up, or leaves behind, is free for others.
 TEST_F(ManagementTest, RequestsGoToTheProcessThatHasTheirService) {
   start(false);
   auto one = join_roce("h1");
@@ -422,10 +431,11 @@ TEST_F(ManagementTest, RequestsGoToTheProcessThatHasTheirService) {
   EXPECT_TRUE(deaf->io->receive().empty());
   listener->services->release(kService);
   EXPECT_TRUE(eventually([&] { return deaf->services->claim(kService); }));
-  deaf = join_roce("h2");  // its former owner has gone
+  deaf = join_roce("h2");  // the process that had the service has gone by that
   EXPECT_TRUE(eventually([&] { return listener->services->claim(kService); }));
 }
 
+// All messages but the two requests. SIDR's reply names the one that asked in another field.
 TEST_F(ManagementTest, AnswersGoToTheProcessThatTheirIdBeginsWith) {
   start(false);
   auto one = join_roce("h1");
@@ -446,6 +456,7 @@ TEST_F(ManagementTest, AnswersGoToTheProcessThatTheirIdBeginsWith) {
   EXPECT_TRUE(one->io->receive().empty());
 }
 
+// weftd answers in the name of the host's kernel: a client learns at once that no process listens.
 TEST_F(ManagementTest, ARequestForNobodyIsRefused) {
   start(false);
   auto one = join_roce("h1");
@@ -466,7 +477,8 @@ TEST_F(ManagementTest, ARequestForNobodyIsRefused) {
   EXPECT_EQ(answer.status, 1);
 }
 
-// A process that was killed says no good-bye; who says it to one is answered as by its kernel.
+// A process that was killed cannot end its connections. A peer that asks it to (DREQ) is answered
+// as by its kernel (DREP), instead of asking until its retries are over.
 TEST_F(ManagementTest, AGoodByeToAProcessThatHasGoneIsAnswered) {
   start(false);
   auto one = join_roce("h1");
@@ -475,7 +487,8 @@ TEST_F(ManagementTest, AGoodByeToAProcessThatHasGoneIsAnswered) {
   ASSERT_TRUE(one && other && third);
   auto message = request(*one, wire::CmKind::disconnect_request);
   message.remote_id = id_of(*third, 77);
-  third = join_roce("h1");  // its former owner has gone
+  third = join_roce("h1");  // the process on h2 has gone by that
+  // Until weftd has noticed, the message is for a process that does not read it.
   EXPECT_TRUE(eventually([&] {
     send(*one, *other, message);
     const auto frames = one->io->receive();
@@ -489,7 +502,7 @@ TEST_F(ManagementTest, AGoodByeToAProcessThatHasGoneIsAnswered) {
   EXPECT_EQ(answer.remote_id, message.local_id);
 }
 
-// And others have theirs all the same.
+// The limit is each process's own: another one has its services all the same.
 TEST_F(ManagementTest, AProcessHasOnlySoManyServices) {
   start(false);
   auto one = join_roce("h1");

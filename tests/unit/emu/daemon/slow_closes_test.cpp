@@ -1,5 +1,5 @@
-// Owns what weftd promises about descriptors whose last close waits: clients may pass them, and no
-// other client waits for them.
+// Owns the tests of descriptors whose last close waits: clients may pass them to weftd, in any
+// message and on any socket, and no other client waits for that.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -20,8 +20,10 @@ namespace {
 
 using testing::LingeringSocket;
 
-// A descriptor whose close waits (LingeringSocket) is passed to a weftd that is a process of its
-// own, so that it is weftd that has to close it.
+// A descriptor whose close waits (LingeringSocket, ten minutes) is passed to a weftd that is a
+// process of its own, so that it is weftd that has to close it. Whichever of its threads does so
+// stands still: if that is the control thread, the next question is not answered, and the test
+// fails.
 class SlowCloses : public DaemonTest {
  protected:
   void SetUp() override {
@@ -43,7 +45,7 @@ class SlowCloses : public DaemonTest {
     work();
     ASSERT_EQ(::kill(pid_, SIGCONT), 0);
   }
-  // Passes it on, and does not have it any more.
+  // Sends `bytes` with that many copies of the descriptor, and gives ours up.
   static void pass(int socket, std::span<const std::byte> bytes, LingeringSocket& it,
                    std::size_t descriptors = 1, int flags = 0) {
     iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
@@ -64,6 +66,7 @@ class SlowCloses : public DaemonTest {
     it.give_up();
   }
 
+  // Questions are answered, and processes can attach.
   void expect_service() const {
     EXPECT_TRUE(status().is_object());
     EXPECT_TRUE(join("h1"));
@@ -80,6 +83,9 @@ class SlowCloses : public DaemonTest {
   pid_t pid_ = -1;
 };
 
+// Messages of one byte, of a few, and larger than any request; with as many descriptors as weftd
+// has room for (4), one more, and as many as the kernel allows (253). The kernel itself closes
+// those for which there is no room, within the call that receives.
 TEST_F(SlowCloses, HoldUpNobodyWhateverMessageBringsThem) {
   const std::vector<std::byte> bytes(4000, std::byte{'x'});
   for (const char* name : {"/control.sock", "/metrics.sock", "/attach.sock"}) {
@@ -95,6 +101,8 @@ TEST_F(SlowCloses, HoldUpNobodyWhateverMessageBringsThem) {
   }
 }
 
+// weftd closes the connection for what came first, with the descriptors still in it: the kernel
+// closes those as well, in whichever thread does that.
 TEST_F(SlowCloses, HoldUpNobodyWhenTheConnectionEndsBeforeTheyAreRead) {
   for (const char* name : {"/control.sock", "/metrics.sock", "/attach.sock"}) {
     LingeringSocket it;
@@ -113,6 +121,7 @@ TEST_F(SlowCloses, HoldUpNobodyWhenTheConnectionEndsBeforeTheyAreRead) {
   }
 }
 
+// A byte that was sent out of band is passed over by an ordinary read, which drops its descriptors.
 TEST_F(SlowCloses, HoldUpNobodyAsUrgentData) {
   for (const char* name : {"/control.sock", "/metrics.sock"}) {
     LingeringSocket it;
@@ -126,6 +135,8 @@ TEST_F(SlowCloses, HoldUpNobodyAsUrgentData) {
   }
 }
 
+// An empty message looks like the end of the connection; a request for a tap is the only one that
+// descriptors belong to.
 TEST_F(SlowCloses, HoldUpNobodyAsAnEmptyMessageOrATapThatIsNone) {
   attach::TapRequest tap;
   std::strcpy(tap.host.data(), "h1");
@@ -141,11 +152,12 @@ TEST_F(SlowCloses, HoldUpNobodyAsAnEmptyMessageOrATapThatIsNone) {
   }
 }
 
-// As a file of a FUSE system that does not answer: there is no telling by looking that its close
-// waits.
+// The descriptor that is passed is a socket, in whose queue lies a message with the one whose close
+// waits. Its close takes as long, and no look at it tells so: as a file of a FUSE system that does
+// not answer.
 class SlowInside : public SlowCloses {
  protected:
-  // While weftd stands still, so that the last close is not ours.
+  // Called while weftd stands still, so that the last close is not ours.
   static void pass_inside(int socket, std::span<const std::byte> bytes, LingeringSocket& inner) {
     int ends[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
@@ -156,6 +168,8 @@ class SlowInside : public SlowCloses {
   }
 };
 
+// Descriptors are received and closed on side threads. Eight of those stand still at once: another
+// client's descriptor, which is no tap, must be looked at and refused all the same.
 TEST_F(SlowInside, HoldsUpNoOtherClientsDescriptors) {
   attach::TapRequest tap;
   std::strcpy(tap.host.data(), "h1");
@@ -175,7 +189,8 @@ TEST_F(SlowInside, HoldsUpNoOtherClientsDescriptors) {
   expect_service();
 }
 
-// The kernel tells first that weftd's answer was not read, and only then that there is a message.
+// The client closes without reading weftd's answer. The kernel reports that first (ECONNRESET), and
+// only then that there is a message: a peek that stopped there would overlook its descriptors.
 TEST_F(SlowInside, HoldsUpNobodyBehindAnAnswerThatWasNotRead) {
   attach::DescribeRequest describe;
   std::strcpy(describe.host.data(), "h1");

@@ -1,4 +1,5 @@
-// Owns the tests of turns: how much of a ring is forwarded before it is the next one's turn.
+// Owns the tests of turns: how much of a ring is forwarded before it is the next one's turn. It is
+// 32 frames (a burst), or fewer if one of them is bad.
 #include "emu/daemon/switchboard.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ namespace {
 
 constexpr std::size_t kRing = std::size_t{1} << 16;
 constexpr std::size_t kFrame = 100;
-constexpr std::size_t kFrames = 100;
+constexpr std::size_t kFrames = 100;  // several bursts
 
 // One process on each of two hosts, of which the test plays the first: it writes into its ring.
 class SwitchboardTest : public TwoHosts {
@@ -58,7 +59,7 @@ TEST_F(SwitchboardTest, ABurstOfGoodFramesIsOneTurn) {
   EXPECT_EQ(switchboard_->counters().frames, 32U);
 }
 
-// Whatever makes it a bad one: so a process that only sends such frames holds the others up for one
+// Whatever makes it a bad one. So a process that sends only such frames holds the others up for one
 // frame in a round, and not for a burst.
 TEST_F(SwitchboardTest, ATurnEndsWithAFrameThatIsDropped) {
   srd::Address nobody = address(1);
@@ -81,7 +82,8 @@ TEST_F(SwitchboardTest, ATurnEndsWithAFrameThatIsDropped) {
   }
 }
 
-// A member of a group that never reads loses its copies, and the sender no turns.
+// A frame that is dropped because its receiver has no room is no fault of the sender's. Here the
+// receiver is a member of a group that never reads: it loses its copies, and the sender no turns.
 TEST_F(SwitchboardTest, AFullReceiverEndsNobodysTurn) {
   const srd::Address group = srd::Address::v4(239, 1, 2, 3);
   ASSERT_TRUE(plant_->groups().join(group, *plant_->slots()[1]));
@@ -94,6 +96,7 @@ TEST_F(SwitchboardTest, AFullReceiverEndsNobodysTurn) {
   }
 }
 
+// Five good frames, a bad one and another good one: the turn ends behind the bad one.
 TEST_F(SwitchboardTest, GoodFramesBeforeABadOneGoWithIt) {
   for (int i = 0; i < 5; ++i) {
     write(roce_frame(address(0), address(1), 1U << 16, kFrame));

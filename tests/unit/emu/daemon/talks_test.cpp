@@ -1,5 +1,5 @@
-// Owns what weftd's sockets promise when there is much to say, when the client does not read, and
-// when it has no descriptors left.
+// Owns the tests of weftd's sockets when there is much to say, when the client does not read, and
+// when weftd has no descriptors left; and of what it tells processes about their links.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -100,7 +100,7 @@ TEST_F(TalksTest, TooManyConnectionsAreToldSoAndMetricsHaveTheirOwn) {
 }
 
 // 40 descriptors, and clients that only connect. weftd keeps one in reserve to accept a client,
-// tell it, and close.
+// tell it, and close. The first 20 connections are taken for granted, and not waited for.
 TEST_F(TalksTest, WithoutDescriptorsItSaysSoAndServesAgainLater) {
   start(40);
   std::vector<srd::UniqueFd> newcomers;
@@ -120,7 +120,9 @@ TEST_F(TalksTest, WithoutDescriptorsItSaysSoAndServesAgainLater) {
       [&] { return attach::attach({.socket = attach_socket(), .host = "h1"}).has_value(); }));
 }
 
-// A client that says something before that makes it last: it is read on a side thread.
+// Attached processes take all descriptors. A client that has said something before it is refused
+// has to be read first, in case it passes descriptors, and that on a side thread; until then no
+// other client can be refused. Each gets its answer all the same, one after the other.
 TEST_F(TalksTest, WithoutDescriptorsItSaysSoToWhomeverSpeaksFirst) {
   start(40);
   std::vector<Result<attach::Attachment>> processes;
@@ -141,7 +143,9 @@ TEST_F(TalksTest, WithoutDescriptorsItSaysSoToWhomeverSpeaksFirst) {
   EXPECT_GT(refused, 20);
 }
 
-// With any number of descriptors weftd starts, or says that it needs more.
+// With any number of descriptors weftd starts, or says that it needs more. Exit codes of the child:
+// 0 it has started, 1 it has said so, 2 neither. The numbers tried have to reach from one to the
+// other.
 TEST_F(TalksTest, WithTooFewDescriptorsItSaysSo) {
   int refused = 0;
   for (rlim_t files = 3; files < 24; ++files) {
@@ -175,7 +179,7 @@ TEST_F(TalksTest, ADirectoryHasOneWeftd) {
 }
 
 // A process that weftd cannot tell anything: it reads nothing, and its socket is full. It must not
-// go on past a network that has changed.
+// go on by direct rings past a network that has changed. It is on h2; its peers are on h1.
 class UntoldTest : public TalksTest {
  protected:
   void SetUp() override {
@@ -214,7 +218,8 @@ class UntoldTest : public TalksTest {
       return from.io->direct_ports() == 1;
     });
   }
-  // Peers come and go until the silent one's socket holds no more news.
+  // Peers come and go, and each time weftd tells the silent one of a ring. Its socket is full when
+  // a peer has no ring after 2 s: weftd gives none to a process that it cannot tell.
   void fill(const attach::Attachment& silent) const {
     for (int round = 0; round < 2000; ++round) {
       auto peer = join("h1");
@@ -231,6 +236,7 @@ class UntoldTest : public TalksTest {
     }
     FAIL() << "no socket is that large";
   }
+  // How often weftd has written down that the process lost its place.
   [[nodiscard]] std::size_t detached(const attach::Attachment& who) const {
     std::ifstream file(options_.event_log);
     std::size_t times = 0;
@@ -255,7 +261,7 @@ TEST_F(UntoldTest, APeersEndThatCannotBeToldCostsThePlace) {
   fill(*silent);
   *friendly = attach::Attachment{};  // its ring has to be taken back
   EXPECT_TRUE(eventually([&] { return detached(*silent) == 1; }));
-  // It comes back as soon as it looks, to the same place.
+  // It comes back to the same place as soon as it looks at its socket.
   auto other = join("h1");
   ASSERT_TRUE(other);
   EXPECT_TRUE(eventually([&] {
@@ -290,6 +296,7 @@ class LinkTest : public TalksTest {
     options_.plant.nics_per_host = 2;
     start();
   }
+  // A process that keeps what it was told; only when it looks.
   struct Listener {
     std::vector<bool> heard;
     std::optional<attach::Attachment> attachment;

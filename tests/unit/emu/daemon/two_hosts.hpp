@@ -22,7 +22,7 @@ class TwoHosts : public ::testing::Test {
     Plant::Options options;
     options.hosts = {"h1", "h2"};
     plant_ = std::make_unique<Plant>(std::move(*Plant::make(options)));
-    // No direct rings: every frame goes through the switchboard.
+    // No process is given a direct ring: every frame goes through the switchboard.
     switchboard_ = std::make_unique<Switchboard>(*plant_, [](Slot&, Slot&) { return true; });
   }
   [[nodiscard]] std::uint64_t dropped(FrameDrop reason) const {

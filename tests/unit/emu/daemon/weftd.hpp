@@ -1,5 +1,5 @@
 // Owns a weftd of a test's own, in a process of its own so that it can be killed, and what tests
-// ask of it.
+// ask of it by its sockets.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -55,7 +55,8 @@ class Weftd {
   Weftd(const Weftd&) = delete;
   Weftd& operator=(const Weftd&) = delete;
 
-  // Again after kill(), with the same options and folder.
+  // Again after kill(), with the same options and folder. A daemon that cannot be made says why on
+  // standard error, and the test fails here.
   void start() {
     pid_ = ::fork();
     if (pid_ == 0) {
@@ -101,7 +102,8 @@ class Weftd {
     return attach::attach(std::move(options));
   }
 
-  // A conversation, on one of its sockets.
+  // A connection to one of its sockets, on which reading fails after 20 s: a weftd that does not
+  // answer fails the test instead of stopping it.
   [[nodiscard]] srd::UniqueFd talk(const std::string& socket = "/control.sock") const {
     srd::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const timeval patience{20, 0};

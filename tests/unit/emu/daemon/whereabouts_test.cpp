@@ -1,7 +1,7 @@
-// Owns which ports may say where an address lives. A frame's source says behind which port its
-// sender is, and may lie; whoever could move others' addresses to itself would get their frames.
-// kProved is a port whose datagrams prove where they come from; 7 is an address and 1 to 3 are
-// ports.
+// Owns the tests of which ports may say where an address lives. A frame's source says behind which
+// port its sender is, and may lie; whoever could move others' addresses to itself would get their
+// frames. kProved is a port whose datagrams prove where they come from; 7 is an address and 1 to 3
+// are ports.
 #include "emu/daemon/whereabouts.hpp"
 
 #include <gtest/gtest.h>
@@ -15,13 +15,15 @@ using Places = Whereabouts<std::uint64_t>;
 
 constexpr bool kProved = true;
 
+// Port 2 tries 100 times to take an address that port 1 keeps sending from, and gets it when
+// nothing was heard for kAlive.
 TEST(Whereabouts, TheLivingAreNotMoved) {
   Places places;
   TimePoint now{};
   EXPECT_EQ(places.find(7), -1);
   EXPECT_TRUE(places.claim(now, 1, !kProved, 7));
   for (int i = 0; i < 100; ++i) {
-    // Less than kAlive: it is heard of in time.
+    // Less than kAlive.
     now += seconds{20};
     EXPECT_FALSE(places.claim(now, 2, !kProved, 7));
     EXPECT_TRUE(places.claim(now, 1, !kProved, 7));
@@ -46,12 +48,13 @@ TEST(Whereabouts, AProofCountsMoreThanHavingComeFirst) {
   EXPECT_TRUE(places.claim(now, 3, kProved, 7)) << "it has moved to another proved port";
 }
 
+// Port 1 sends from far more addresses than a port has room for. Those known before stay, and other
+// ports still have room.
 TEST(Whereabouts, MadeUpAddressesPushNobodyOut) {
   Places places;
   TimePoint now{};
   EXPECT_TRUE(places.claim(now, 0, !kProved, 1));
   EXPECT_TRUE(places.claim(now, 1, !kProved, 2));
-  // Far more than a port may have places.
   for (std::uint64_t made_up = 100; made_up < 100'000; ++made_up) {
     EXPECT_TRUE(places.claim(now, 1, !kProved, made_up)) << "it passes, though nobody learns of it";
   }
