@@ -279,7 +279,7 @@ int Manager::send_reject(TimePoint now, std::uint32_t slot, Reason reason,
   if (id.phase == Phase::reply_sent) {
     enter_timewait(now, slot);
   } else {
-    reset(now, slot, reason);
+    reset(now, slot, reason, data);
   }
   return 0;
 }

@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "emu/roce/cm/attributes.hpp"
 #include "emu/roce/cm/connection.hpp"
@@ -109,7 +110,8 @@ class Manager {
   struct Ended {
     TimePoint until;
     Reason reason;
-    std::uint32_t sequence;  // of its REQ; another process may count up to the same number
+    std::uint32_t sequence;       // of its REQ; another process may count up to the same number
+    std::vector<std::byte> data;  // what the program said when it rejected it
   };
   // A message with its addresses, checked in form only.
   struct Arrival {
@@ -167,7 +169,7 @@ class Manager {
   [[nodiscard]] std::uint32_t find_timed_out(const Arrival& arrival) const;
   // The listening id for a request, or kNone: then it has been refused, or dropped.
   [[nodiscard]] std::uint32_t find_listener(const Arrival& arrival, wire::CmIpHeader& header);
-  void refuse(const Arrival& arrival, Reason reason);
+  void refuse(const Arrival& arrival, Reason reason, std::span<const std::byte> data = {});
   [[nodiscard]] std::uint32_t accept_stranger(std::uint32_t listener, const Arrival& arrival,
                                               const wire::CmIpHeader& header);
 
@@ -180,9 +182,11 @@ class Manager {
   void stop_timer(std::uint32_t slot);
   void give_up(TimePoint now, std::uint32_t slot);
   void enter_timewait(TimePoint now, std::uint32_t slot);
-  void reset(TimePoint now, std::uint32_t slot, Reason reason);
+  void reset(TimePoint now, std::uint32_t slot, Reason reason,
+             std::span<const std::byte> data = {});
   // Its request may come once more, late: then it is refused for that reason.
-  void forget_peer(TimePoint now, std::uint32_t slot, Reason reason);
+  void forget_peer(TimePoint now, std::uint32_t slot, Reason reason,
+                   std::span<const std::byte> data = {});
   [[nodiscard]] bool turns_round(const Outgoing& message) const;
   [[nodiscard]] Message answer_of(const Connection& id, wire::CmKind kind) const;
 

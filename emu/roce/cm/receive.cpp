@@ -67,13 +67,14 @@ std::uint32_t Manager::find(const Arrival& arrival, bool with_remote_id) const {
 }
 
 // For a message that has found no id, so nothing of an id is put into it.
-void Manager::refuse(const Arrival& arrival, Reason reason) {
+void Manager::refuse(const Arrival& arrival, Reason reason, std::span<const std::byte> data) {
   Message answer;
   answer.kind = wire::CmKind::reject;
   answer.transaction = arrival.message.transaction;
   answer.remote_id = arrival.message.local_id;
   answer.refused_kind = arrival.message.kind == wire::CmKind::reply ? kAboutReply : kAboutRequest;
   answer.reason = static_cast<std::uint16_t>(reason);
+  (void)put_private_data(answer, data);  // it had room when it was first said
   ++counters_.refused;
   std::array<std::byte, wire::kMadSize> mad;
   wire::write_cm(answer, mad);
@@ -93,7 +94,7 @@ void Manager::handle_request(const Arrival& arrival) {
       before != ended_.end() && before->second.until > arrival.now &&
       before->second.sequence == message.starting_psn && !mutated(Mutation::forget_the_refused)) {
     ++counters_.duplicates;
-    return refuse(arrival, before->second.reason);
+    return refuse(arrival, before->second.reason, before->second.data);
   }
   if (const auto old = by_remote_qpn_.find({message.ca_guid, message.qpn});
       old != by_remote_qpn_.end()) {

@@ -120,15 +120,17 @@ void Manager::enter_timewait(TimePoint now, std::uint32_t slot) {
   deadlines_.set(slot, now + time_of(ids_[slot].av_timeout));
 }
 
-void Manager::reset(TimePoint now, std::uint32_t slot, Reason reason) {
+void Manager::reset(TimePoint now, std::uint32_t slot, Reason reason,
+                    std::span<const std::byte> data) {
   stop_timer(slot);
-  forget_peer(now, slot, reason);
+  forget_peer(now, slot, reason, data);
   ids_[slot].phase = Phase::idle;
 }
 
 // Takes the id out of the tables that messages find it by. The oldest remembered end gives way when
 // there are too many.
-void Manager::forget_peer(TimePoint now, std::uint32_t slot, Reason reason) {
+void Manager::forget_peer(TimePoint now, std::uint32_t slot, Reason reason,
+                          std::span<const std::byte> data) {
   Connection& id = ids_[slot];
   if (id.knows_remote_qpn) {
     by_remote_qpn_.erase({id.remote_guid, id.remote_qpn});
@@ -149,7 +151,8 @@ void Manager::forget_peer(TimePoint now, std::uint32_t slot, Reason reason) {
     ended_.erase(ended_order_.front().second);
     ended_order_.pop_front();
   }
-  if (ended_.emplace(key, Ended{now + kRemembered, reason, id.send_sequence}).second) {
+  Ended ended{now + kRemembered, reason, id.send_sequence, {data.begin(), data.end()}};
+  if (ended_.emplace(key, std::move(ended)).second) {
     ended_order_.emplace_back(now + kRemembered, key);
   }
 }

@@ -222,11 +222,16 @@ void expect_one_rejection(World& world, std::chrono::seconds wait) {
   const Handle active = world.routed(1, 0);
   ASSERT_EQ(world.managers[1]->connect(world.now, active, parameters_of(1)), 0);
   const Event request = world.next(0);
-  ASSERT_EQ(world.managers[0]->reject(world.now, request.connection, Reason::consumer, {}), 0);
+  PrivateData data;
+  data.bytes[0] = std::byte{7};
+  data.size = 1;
+  ASSERT_EQ(world.managers[0]->reject(world.now, request.connection, Reason::consumer, data), 0);
   world.managers[0]->destroy(world.now, request.connection);
   world.run_for(wait);
   EXPECT_TRUE(world.heard[0].empty());
-  EXPECT_EQ(world.next(1).status, 28);
+  const Event rejected = world.next(1);
+  EXPECT_EQ(rejected.status, 28);
+  EXPECT_EQ(rejected.parameters.data.bytes[0], std::byte{7});
 }
 
 // When the request comes again, by a manager that has forgotten the connection.
