@@ -3,7 +3,7 @@
 // Nothing is kept of what was started: containers and networks are found again by the label that
 // they were made with. So a lab can be ended by another process than the one that started it, and
 // also when that one was killed half-way.
-#include "emu/labs/engine_words.hpp"
+#include "emu/labs/container_words.hpp"
 
 #include <fmt/format.h>
 
