@@ -1,14 +1,14 @@
 // Owns the choice of requests: what kind, how long, about which memory.
 #pragma once
 
-#include "emu/roce/swarm/account.hpp"
+#include "emu/roce/swarm/judge.hpp"
 
 namespace weft::roce::swarm {
 
 inline constexpr std::uint32_t kQkey = 0x11;
 inline constexpr std::uint32_t kMaxInline = 64;
 
-// A request as the account will know it, and as it is posted.
+// A request as the judge will know it, and as it is posted.
 struct Draft {
   Request request;
   WorkRequest work;

@@ -114,9 +114,9 @@ void paint(std::byte* to, std::uint32_t number, std::size_t length);
 [[nodiscard]] bool is_painted(const std::byte* at, std::uint32_t number, std::size_t length);
 
 // Told of everything that applications see; judges at once, and once more at the end.
-class Account {
+class Judge {
  public:
-  Account(const Plan& plan, const World& world) : plan_(plan), world_(world) {}
+  Judge(const Plan& plan, const World& world) : plan_(plan), world_(world) {}
 
   std::deque<Connection> connections;
   std::deque<Request> requests;  // number 1 is the first

@@ -4,7 +4,7 @@
 // Every request paints its bytes with a pattern of its own number. Where a peer's memory shows
 // which requests were executed and in which order, and what completions say has to agree with it.
 // The first disagreement is the verdict of the run.
-#include "emu/roce/swarm/account.hpp"
+#include "emu/roce/swarm/judge.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -55,20 +55,20 @@ bool Arena::margins_untouched() const {
          std::all_of(bytes_.end() - kMargin, bytes_.end(), untouched);
 }
 
-void Account::condemn(const std::string& text) {
+void Judge::condemn(const std::string& text) {
   if (verdict_.empty()) {
     verdict_ = "at " + std::to_string(nanoseconds(world_.now())) + " ns: " + text;
   }
 }
 
-std::string Account::name(const Request& request) const {
+std::string Judge::name(const Request& request) const {
   return "request " + std::to_string(request.number) + " (kind " +
          std::to_string(static_cast<int>(request.kind)) + ", " + std::to_string(request.length) +
          " bytes, connection " + std::to_string(request.connection) + ", end " +
          std::to_string(request.end) + ")";
 }
 
-End* Account::end_of(std::uint32_t host, std::uint32_t qpn) {
+End* Judge::end_of(std::uint32_t host, std::uint32_t qpn) {
   for (Connection& connection : connections) {
     for (End& end : connection.ends) {
       if (end.host == host && end.qpn == qpn) {
@@ -81,7 +81,7 @@ End* Account::end_of(std::uint32_t host, std::uint32_t qpn) {
 
 // What comes before an error is heard may still succeed, so this is weaker than a completion in
 // error.
-void Account::heard_event(std::uint32_t host, const Event& event) {
+void Judge::heard_event(std::uint32_t host, const Event& event) {
   if (event.type == EventType::qp_access_error || event.type == EventType::qp_request_error) {
     if (End* const end = end_of(host, event.id)) {
       end->warned = true;
@@ -89,7 +89,7 @@ void Account::heard_event(std::uint32_t host, const Event& event) {
   }
 }
 
-void Account::completed(std::uint32_t host, const Completion& completion) {
+void Judge::completed(std::uint32_t host, const Completion& completion) {
   if (completion.wr_id >= kReceiveId) {
     completed_receive(host, completion);
   } else {
@@ -97,7 +97,7 @@ void Account::completed(std::uint32_t host, const Completion& completion) {
   }
 }
 
-void Account::completed_request(std::uint32_t host, const Completion& completion) {
+void Judge::completed_request(std::uint32_t host, const Completion& completion) {
   if (completion.wr_id == 0 || completion.wr_id > requests.size()) {
     condemn("a completion of a request that nobody made");
     return;
@@ -127,7 +127,7 @@ void Account::completed_request(std::uint32_t host, const Completion& completion
 }
 
 // Whether anything in the plan or at the peer can be the reason for this error.
-bool Account::explained(const Request& request, WcStatus status) {
+bool Judge::explained(const Request& request, WcStatus status) {
   const Connection& connection = connections[request.connection];
   const End& own = connection.ends[request.end];
   const End& peer = connection.ends[1 - request.end];
@@ -149,7 +149,7 @@ bool Account::explained(const Request& request, WcStatus status) {
 
 // Each try takes at least one lost frame of the two, in either direction. Where frames overtake
 // each other they are asked for again without any loss, so there no number tells.
-bool Account::ran_out_of_retries(const Connection& connection, std::uint32_t end) const {
+bool Judge::ran_out_of_retries(const Connection& connection, std::uint32_t end) const {
   const End& own = connection.ends[end];
   const End& peer = connection.ends[1 - end];
   const std::uint64_t lost = world_.lost_between(own.host, peer.host, peer.qpn) +
@@ -158,7 +158,7 @@ bool Account::ran_out_of_retries(const Connection& connection, std::uint32_t end
 }
 
 // A host may refuse requests of other connections for the same reason, so the count is generous.
-bool Account::ran_out_of_patience(const Connection& connection, const End& peer) const {
+bool Judge::ran_out_of_patience(const Connection& connection, const End& peer) const {
   constexpr std::uint8_t kForEver = 7;
   const std::uint8_t retries = connection.plan.rnr_retry;
   return retries != kForEver &&
@@ -167,7 +167,7 @@ bool Account::ran_out_of_patience(const Connection& connection, const End& peer)
 
 // Success means that the peer has executed the request: its memory must show it now, not only
 // later.
-void Account::check_success(Request& request, End& end) {
+void Judge::check_success(Request& request, End& end) {
   const Connection& connection = connections[request.connection];
   if (end.ended) {
     condemn(name(request) + " succeeds on a queue pair in error");
@@ -194,7 +194,7 @@ void Account::check_success(Request& request, End& end) {
   }
 }
 
-void Account::completed_receive(std::uint32_t host, const Completion& completion) {
+void Judge::completed_receive(std::uint32_t host, const Completion& completion) {
   const std::uint64_t number = completion.wr_id - kReceiveId;
   if (number >= receives.size() || receives[number].done || receives[number].host != host) {
     condemn("a receive completes twice, or nobody posted it");
@@ -225,7 +225,7 @@ void Account::completed_receive(std::uint32_t host, const Completion& completion
   end->ended = true;
 }
 
-void Account::check_message(const Completion& completion, End& end, const PostedReceive& receive) {
+void Judge::check_message(const Completion& completion, End& end, const PostedReceive& receive) {
   const bool datagram = (completion.flags & kWcGrh) != 0;
   const std::size_t offset = datagram ? kGrhSize : 0;
   std::byte* const bytes =
@@ -274,7 +274,7 @@ void Account::check_message(const Completion& completion, End& end, const Posted
   }
 }
 
-void Account::check_at_the_end() {
+void Judge::check_at_the_end() {
   for (const Request& request : requests) {
     Connection& connection = connections[request.connection];
     const End& end = connection.ends[request.end];
@@ -304,7 +304,7 @@ void Account::check_at_the_end() {
 // UD and UC may lose messages, but not for nothing: each one that was sent and not heard is a frame
 // that the network lost, or one that found no receive. Jitter and repetitions bring UC messages out
 // of order, which costs more of them: there UC is not judged.
-void Account::check_unheard() {
+void Judge::check_unheard() {
   if (plan_.deaths > 0 || plan_.breaks > 0) {
     return;
   }
@@ -326,7 +326,7 @@ void Account::check_unheard() {
 }
 
 // An application waits for all that it has posted to a queue pair, in error as well.
-void Account::check_receives() {
+void Judge::check_receives() {
   for (const PostedReceive& receive : receives) {
     if (receive.done || receive.qpn == 0 || !world_.is_up(receive.host)) {
       continue;
@@ -340,7 +340,7 @@ void Account::check_receives() {
 }
 
 // Each slot holds what was there, or what its request put there.
-void Account::check_slots(Connection& connection, std::uint32_t index) {
+void Judge::check_slots(Connection& connection, std::uint32_t index) {
   End& end = connection.ends[index];
   const auto untouched = [](std::byte byte) { return byte == kUntouched; };
   if (!end.target.margins_untouched() || !end.local.margins_untouched() ||
