@@ -32,27 +32,27 @@ WcStatus refusal_of(Kind kind) {
 }  // namespace
 
 // Differs from byte to byte and from request to request, so that misplaced bytes show.
-std::byte pattern_byte(std::uint32_t number, std::size_t at) {
+std::byte content(std::uint32_t number, std::size_t at) {
   return static_cast<std::byte>((mix64(number) >> (8 * (at % 8))) + at / 8);
 }
 void paint(std::byte* to, std::uint32_t number, std::size_t length) {
   for (std::size_t i = 0; i < length; ++i) {
-    to[i] = pattern_byte(number, i);
+    to[i] = content(number, i);
   }
 }
 bool is_painted(const std::byte* at, std::uint32_t number, std::size_t length) {
   for (std::size_t i = 0; i < length; ++i) {
-    if (at[i] != pattern_byte(number, i)) {
+    if (at[i] != content(number, i)) {
       return false;
     }
   }
   return true;
 }
 
-bool Arena::margins_untouched() const {
-  const auto untouched = [](std::byte byte) { return byte == kUntouched; };
-  return std::all_of(bytes_.begin(), bytes_.begin() + kMargin, untouched) &&
-         std::all_of(bytes_.end() - kMargin, bytes_.end(), untouched);
+bool GuardedBuffer::margins_intact() const {
+  const auto blank = [](std::byte byte) { return byte == kBlank; };
+  return std::all_of(bytes_.begin(), bytes_.begin() + kMargin, blank) &&
+         std::all_of(bytes_.end() - kMargin, bytes_.end(), blank);
 }
 
 void Judge::condemn(const std::string& text) {
@@ -261,7 +261,7 @@ void Judge::check_message(const Completion& completion, End& end, const PostedRe
     condemn(name(request) + " is heard with other bytes");
   }
   if ((reliable || datagram) && !std::all_of(bytes + used, bytes + kReceiveSize,
-                                             [](std::byte byte) { return byte == kUntouched; })) {
+                                             [](std::byte byte) { return byte == kBlank; })) {
     condemn(name(request) + " has written behind its end");
   }
   if (datagram && std::memcmp(bytes + 32, &address_of_host(sender.host).bytes[12], 4) != 0) {
@@ -294,8 +294,8 @@ void Judge::check_at_the_end() {
       check_slots(connection, end);
     }
   }
-  for (const Arena& memory : receive_memory) {
-    if (!memory.margins_untouched()) {
+  for (const GuardedBuffer& memory : receive_memory) {
+    if (!memory.margins_intact()) {
       condemn("bytes outside of the receives were written");
     }
   }
@@ -342,10 +342,10 @@ void Judge::check_receives() {
 // Each slot holds what was there, or what its request put there.
 void Judge::check_slots(Connection& connection, std::uint32_t index) {
   End& end = connection.ends[index];
-  const auto untouched = [](std::byte byte) { return byte == kUntouched; };
-  if (!end.target.margins_untouched() || !end.local.margins_untouched() ||
-      !end.read_only.margins_untouched() ||
-      !std::all_of(end.read_only.at(0), end.read_only.at(kSlot), untouched)) {
+  const auto blank = [](std::byte byte) { return byte == kBlank; };
+  if (!end.target.margins_intact() || !end.local.margins_intact() ||
+      !end.read_only.margins_intact() ||
+      !std::all_of(end.read_only.at(0), end.read_only.at(kSlot), blank)) {
     condemn("bytes outside of a region were written");
   }
   std::uint64_t counter = 0;
@@ -363,8 +363,8 @@ void Judge::check_slots(Connection& connection, std::uint32_t index) {
     const std::byte* const slot = end.target.at(std::size_t{request.slot} * kSlot);
     const bool read = request.kind == Kind::read || request.kind == Kind::read_back;
     for (std::size_t i = 0; i < kSlot && (read || writes(request.kind)); ++i) {
-      const bool painted = i < request.length && slot[i] == pattern_byte(request.pattern, i);
-      if (!painted && (slot[i] != kUntouched || (read && i < request.length))) {
+      const bool painted = i < request.length && slot[i] == content(request.pattern, i);
+      if (!painted && (slot[i] != kBlank || (read && i < request.length))) {
         condemn(name(request) + " has left other bytes at " + std::to_string(i));
         break;
       }

@@ -19,19 +19,19 @@ inline constexpr std::uint32_t kMaxMessageSize = 2000;  // of what fits a receiv
 inline constexpr std::uint32_t kReceiveSize = kMaxMessageSize + kGrhSize;
 inline constexpr std::uint64_t kReceiveId = std::uint64_t{1}
                                             << 40;  // wr_ids of receives begin here
-inline constexpr std::byte kUntouched{0xEE};
+inline constexpr std::byte kBlank{0xEE};
 
 // Registered memory with a margin to which no peer may write.
-class Arena {
+class GuardedBuffer {
  public:
   static constexpr std::size_t kMargin = 64;
-  explicit Arena(std::size_t size) : bytes_(size + 2 * kMargin, kUntouched) {}
+  explicit GuardedBuffer(std::size_t size) : bytes_(size + 2 * kMargin, kBlank) {}
   [[nodiscard]] std::byte* at(std::size_t offset) { return bytes_.data() + kMargin + offset; }
   [[nodiscard]] std::uint64_t address(std::size_t offset) {
     return reinterpret_cast<std::uint64_t>(at(offset));
   }
   [[nodiscard]] std::size_t size() const { return bytes_.size() - 2 * kMargin; }
-  [[nodiscard]] bool margins_untouched() const;
+  [[nodiscard]] bool margins_intact() const;
 
  private:
   std::vector<std::byte> bytes_;
@@ -88,9 +88,9 @@ struct End {
   std::uint32_t last_heard = 0;  // of the last delivered one
   std::uint64_t last_receive = 0;
   // Of the requests of this end: where their data comes from, and what they are about at the peer.
-  Arena local;
-  Arena target;
-  Arena read_only;
+  GuardedBuffer local;
+  GuardedBuffer target;
+  GuardedBuffer read_only;
   std::uint32_t local_key = 0;
   std::uint32_t target_key = 0;
   std::uint32_t read_only_key = 0;
@@ -109,7 +109,7 @@ struct Connection {
   std::vector<End> ends;
 };
 
-[[nodiscard]] std::byte pattern_byte(std::uint32_t number, std::size_t at);
+[[nodiscard]] std::byte content(std::uint32_t number, std::size_t at);
 void paint(std::byte* to, std::uint32_t number, std::size_t length);
 [[nodiscard]] bool is_painted(const std::byte* at, std::uint32_t number, std::size_t length);
 
@@ -121,7 +121,7 @@ class Judge {
   std::deque<Connection> connections;
   std::deque<Request> requests;  // number 1 is the first
   std::deque<PostedReceive> receives;
-  std::vector<Arena> receive_memory;  // by host
+  std::vector<GuardedBuffer> receive_memory;  // by host
 
   // The first rule that was broken, or empty.
   [[nodiscard]] const std::string& verdict() const { return verdict_; }

@@ -42,7 +42,7 @@ class Run {
   void connect(const ConnectionPlan& plan);
   void make_qp(Connection& connection, std::uint32_t end);
   void to_rts(Connection& connection, std::uint32_t end);
-  std::uint32_t add_region(std::uint32_t host, Arena& arena, std::uint32_t access);
+  std::uint32_t add_region(std::uint32_t host, GuardedBuffer& buffer, std::uint32_t access);
   void act();
   void act_at(std::uint32_t connection, std::uint32_t end);
   void post_receives(End& end, const ConnectionPlan& plan);
@@ -61,15 +61,15 @@ class Run {
   std::vector<std::uint32_t> shared_;                   // receives in the SRQ, by host
 };
 
-// All of an arena under one key, with the addresses that the arena's owner sees.
-std::uint32_t Run::add_region(std::uint32_t host, Arena& arena, std::uint32_t access) {
+// All of a buffer under one key, with the addresses that its owner sees.
+std::uint32_t Run::add_region(std::uint32_t host, GuardedBuffer& buffer, std::uint32_t access) {
   const std::uint32_t key = world_.engine(host).keys().register_region(
-      {arena.at(0), arena.address(0), arena.size(), access, kDomain});
+      {buffer.at(0), buffer.address(0), buffer.size(), access, kDomain});
   WEFT_CHECK(key != 0);
   return key;
 }
 
-// Receive memory is one arena per host, cut into slots. A slot is free or belongs to a posted
+// Receive memory is one buffer per host, cut into slots. A slot is free or belongs to a posted
 // receive; drain() frees it after the judge has checked its bytes.
 void Run::make_hosts() {
   judge_.receive_memory.reserve(plan_.hosts);
@@ -83,7 +83,8 @@ void Run::make_hosts() {
     srqs_.push_back(world_.engine(host).create_srq(kSharedReceives, 2));
     WEFT_CHECK(world_.engine(host).arm_srq(srqs_[host], 2) == 0);
     shared_.push_back(0);
-    Arena& memory = judge_.receive_memory.emplace_back(std::size_t{kReceiveSlots} * kReceiveSize);
+    GuardedBuffer& memory =
+        judge_.receive_memory.emplace_back(std::size_t{kReceiveSlots} * kReceiveSize);
     receive_keys_.push_back(add_region(host, memory, kLocalWrite));
     auto& slots = free_slots_.emplace_back();
     for (std::uint32_t slot = 0; slot < kReceiveSlots; ++slot) {
@@ -239,10 +240,10 @@ void Run::post_receive(std::uint32_t host, std::uint32_t qpn) {
     return;
   }
   const std::uint32_t slot = slots.back();
-  Arena& memory = judge_.receive_memory[host];
+  GuardedBuffer& memory = judge_.receive_memory[host];
   const std::size_t at = std::size_t{slot} * kReceiveSize;
   // Bytes outside of what arrives must stay as they are: the judge looks for this value.
-  std::fill_n(memory.at(at), kReceiveSize, kUntouched);
+  std::fill_n(memory.at(at), kReceiveSize, kBlank);
   const std::uint32_t cut = rng_.below(kReceiveSize);
   const Sge pieces[] = {{memory.address(at), cut, receive_keys_[host]},
                         {memory.address(at + cut), kReceiveSize - cut, receive_keys_[host]}};
