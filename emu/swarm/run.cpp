@@ -346,7 +346,7 @@ void Run::wait_for_silence() {
 // Two parts: the steps of the plan until end_of_faults, in which a request may fail if there is a
 // reason; then, with all faults gone, everything ends, all hosts reach each other, and silence
 // falls. The first violation ends the run.
-Outcome Run::finish() {
+RunOutcome Run::finish() {
   for (const Step& step : plan_.steps) {
     advance_to(start_ + step.at);
     if (!good()) {
@@ -376,6 +376,6 @@ Outcome Run::finish() {
   return std::move(outcome_);
 }
 
-Outcome carry_out(const Plan& plan, const Trace& trace) { return Run(plan, trace).finish(); }
+RunOutcome carry_out(const Plan& plan, const Trace& trace) { return Run(plan, trace).finish(); }
 
 }  // namespace weft::swarm

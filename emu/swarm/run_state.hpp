@@ -20,7 +20,7 @@ namespace weft::swarm {
 class Run {
  public:
   Run(const Plan& plan, const Trace& trace);
-  Outcome finish();
+  RunOutcome finish();
 
  private:
   // --- Time
@@ -67,7 +67,7 @@ class Run {
   Fairness fairness_;
   Attacker attacker_;
   Digest digest_;
-  Outcome outcome_;
+  RunOutcome outcome_;
   TimePoint start_;
   // By host.
   std::vector<TimePoint> next_poll_;

@@ -35,7 +35,7 @@ class Run {
         world_(rng_.next(), plan.faults),
         judge_(plan, world_) {}
 
-  Outcome carry_out();
+  RunOutcome carry_out();
 
  private:
   void make_hosts();
@@ -344,7 +344,7 @@ bool Run::is_finished() const {
   return true;
 }
 
-Outcome Run::carry_out() {
+RunOutcome Run::carry_out() {
   make_hosts();
   for (const ConnectionPlan& connection : plan_.connections) {
     connect(connection);
@@ -377,7 +377,7 @@ Outcome Run::carry_out() {
   world_.run_until(world_.now() + std::chrono::milliseconds{5});
   drain();
   judge_.check_at_the_end();
-  Outcome outcome;
+  RunOutcome outcome;
   outcome.failure = judge_.verdict();
   outcome.requests = judge_.requests.size();
   outcome.succeeded =
@@ -396,6 +396,6 @@ Outcome Run::carry_out() {
 
 }  // namespace
 
-Outcome carry_out(const Plan& plan) { return Run(plan).carry_out(); }
+RunOutcome carry_out(const Plan& plan) { return Run(plan).carry_out(); }
 
 }  // namespace weft::roce::swarm
