@@ -302,7 +302,7 @@ void Run::final_round(bool strict) {
   }
   wait_for_everything(phase);
   for (const std::uint64_t number : numbers) {
-    const Request& r = judge_.requests()[number - 1];
+    const PostedRequest& r = judge_.requests()[number - 1];
     if (strict && good() && r.status != srd::Status::ok) {
       judge_.condemn("after everything has healed, " + to_string(r.step) + " ends with " +
                      srd::to_string(r.status));

@@ -10,7 +10,7 @@ inline constexpr std::uint32_t kMaxInline = 64;
 
 // A request as the judge will know it, and as it is posted.
 struct Draft {
-  Request request;
+  PostedRequest request;
   WorkRequest work;
   std::size_t from = 0;        // in End::local
   bool changes_local = false;  // a READ or an atomic

@@ -61,7 +61,7 @@ void Judge::condemn(const std::string& text) {
   }
 }
 
-std::string Judge::name(const Request& request) const {
+std::string Judge::name(const PostedRequest& request) const {
   return "request " + std::to_string(request.number) + " (kind " +
          std::to_string(static_cast<int>(request.kind)) + ", " + std::to_string(request.length) +
          " bytes, connection " + std::to_string(request.connection) + ", end " +
@@ -102,7 +102,7 @@ void Judge::completed_request(std::uint32_t host, const Completion& completion) 
     condemn("a completion of a request that nobody made");
     return;
   }
-  Request& request = this->request(completion.wr_id);
+  PostedRequest& request = this->request(completion.wr_id);
   End& end = connections[request.connection].ends[request.end];
   if (request.done || end.host != host || end.qpn != completion.qpn) {
     condemn(name(request) + " completes twice, or elsewhere");
@@ -127,7 +127,7 @@ void Judge::completed_request(std::uint32_t host, const Completion& completion) 
 }
 
 // Whether anything in the plan or at the peer can be the reason for this error.
-bool Judge::explained(const Request& request, WcStatus status) {
+bool Judge::explained(const PostedRequest& request, WcStatus status) {
   const Connection& connection = connections[request.connection];
   const End& own = connection.ends[request.end];
   const End& peer = connection.ends[1 - request.end];
@@ -167,7 +167,7 @@ bool Judge::ran_out_of_patience(const Connection& connection, const End& peer) c
 
 // Success means that the peer has executed the request: its memory must show it now, not only
 // later.
-void Judge::check_success(Request& request, End& end) {
+void Judge::check_success(PostedRequest& request, End& end) {
   const Connection& connection = connections[request.connection];
   if (end.ended) {
     condemn(name(request) + " succeeds on a queue pair in error");
@@ -234,7 +234,7 @@ void Judge::check_message(const Completion& completion, End& end, const PostedRe
     condemn("a message that nobody sent");
     return;
   }
-  Request& request = this->request(completion.immediate);
+  PostedRequest& request = this->request(completion.immediate);
   Connection& connection = connections[request.connection];
   End& sender = connection.ends[request.end];
   if (&connection.ends[1 - request.end] != &end || !is_message(request.kind) ||
@@ -275,7 +275,7 @@ void Judge::check_message(const Completion& completion, End& end, const PostedRe
 }
 
 void Judge::check_at_the_end() {
-  for (const Request& request : requests) {
+  for (const PostedRequest& request : requests) {
     Connection& connection = connections[request.connection];
     const End& end = connection.ends[request.end];
     const End& peer = connection.ends[1 - request.end];
@@ -310,7 +310,7 @@ void Judge::check_unheard() {
   }
   const bool in_order = plan_.faults.jitter == Duration{} && plan_.faults.repeat == 0;
   std::uint64_t unheard = 0;
-  for (const Request& request : requests) {
+  for (const PostedRequest& request : requests) {
     const QpType type = connections[request.connection].plan.type;
     const bool told = type == QpType::ud || (type == QpType::uc && in_order);
     unheard += told && request.succeeded && is_message(request.kind) && request.deliveries == 0;
@@ -355,7 +355,7 @@ void Judge::check_slots(Connection& connection, std::uint32_t index) {
     condemn("a counter was increased to " + std::to_string(counter) + " by " +
             std::to_string(end.originals.size()) + " of " + std::to_string(end.adds) + " adds");
   }
-  for (const Request& request : requests) {
+  for (const PostedRequest& request : requests) {
     if (&connections[request.connection] != &connection || request.end != index ||
         is_bad(request.kind)) {
       continue;

@@ -54,7 +54,7 @@ enum class Kind : std::uint8_t {
 };
 
 // A request that was posted, and what became of it.
-struct Request {
+struct PostedRequest {
   std::uint32_t number = 0;
   std::uint32_t connection = 0;
   std::uint32_t end = 0;
@@ -119,14 +119,14 @@ class Judge {
   Judge(const Plan& plan, const World& world) : plan_(plan), world_(world) {}
 
   std::deque<Connection> connections;
-  std::deque<Request> requests;  // number 1 is the first
+  std::deque<PostedRequest> requests;  // number 1 is the first
   std::deque<PostedReceive> receives;
   std::vector<GuardedBuffer> receive_memory;  // by host
 
   // The first rule that was broken, or empty.
   [[nodiscard]] const std::string& verdict() const { return verdict_; }
   void condemn(const std::string& text);
-  [[nodiscard]] Request& request(std::uint64_t number) { return requests[number - 1]; }
+  [[nodiscard]] PostedRequest& request(std::uint64_t number) { return requests[number - 1]; }
   [[nodiscard]] End* end_of(std::uint32_t host, std::uint32_t qpn);
 
   void heard_event(std::uint32_t host, const Event& event);
@@ -136,15 +136,15 @@ class Judge {
  private:
   void completed_request(std::uint32_t host, const Completion& completion);
   void completed_receive(std::uint32_t host, const Completion& completion);
-  void check_success(Request& request, End& end);
+  void check_success(PostedRequest& request, End& end);
   void check_message(const Completion& completion, End& end, const PostedReceive& receive);
-  [[nodiscard]] bool explained(const Request& request, WcStatus status);
+  [[nodiscard]] bool explained(const PostedRequest& request, WcStatus status);
   [[nodiscard]] bool ran_out_of_retries(const Connection& connection, std::uint32_t end) const;
   [[nodiscard]] bool ran_out_of_patience(const Connection& connection, const End& peer) const;
   void check_unheard();
   void check_receives();
   void check_slots(Connection& connection, std::uint32_t end);
-  [[nodiscard]] std::string name(const Request& request) const;
+  [[nodiscard]] std::string name(const PostedRequest& request) const;
 
   const Plan& plan_;
   const World& world_;

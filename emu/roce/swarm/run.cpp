@@ -190,7 +190,7 @@ bool Run::post(std::uint32_t number, std::uint32_t index, Kind kind, std::uint32
   End& end = connection.ends[index];
   Draft draft = draft_of(rng_, connection, index, kind, slot,
                          static_cast<std::uint32_t>(judge_.requests.size() + 1));
-  Request& request = draft.request;
+  PostedRequest& request = draft.request;
   request.connection = number;
   // A copy writes to the peer what the read_back before it has fetched: it carries that request's
   // pattern, and paints nothing itself, because the bytes are those of the read.
@@ -381,7 +381,7 @@ RunOutcome Run::carry_out() {
   outcome.failure = judge_.verdict();
   outcome.requests = judge_.requests.size();
   outcome.succeeded =
-      static_cast<std::uint64_t>(std::ranges::count_if(judge_.requests, &Request::succeeded));
+      static_cast<std::uint64_t>(std::ranges::count_if(judge_.requests, &PostedRequest::succeeded));
   outcome.frames = world_.frames();
   for (std::uint32_t host = 0; host < plan_.hosts; ++host) {
     if (world_.is_up(host)) {
