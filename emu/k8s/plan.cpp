@@ -194,7 +194,7 @@ class Planner {
         largest = std::max(largest, node.all(lacking));
       }
     }
-    const Request& request = pod.resources.at(lacking);
+    const DeviceRequest& request = pod.resources.at(lacking);
     if (request.count > largest) {
       complain(request.place, pod,
                "asks for " + std::to_string(request.count) + " of " + lacking +

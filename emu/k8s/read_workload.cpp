@@ -154,11 +154,11 @@ class PodReader {
     }
   }
 
-  using Requests = std::map<std::string, Request>;
+  using Requests = std::map<std::string, DeviceRequest>;
 
   static void add_up(const Requests& more, Requests& sum) {
     for (const auto& [resource, request] : more) {
-      Request& all = sum[resource];
+      DeviceRequest& all = sum[resource];
       // A sum that wrapped around would ask for little.
       const std::uint64_t room = std::numeric_limits<std::uint64_t>::max() - all.count;
       all.count += std::min(request.count, room);
@@ -182,7 +182,7 @@ class PodReader {
       Requests at_once = staying;
       add_up(own, at_once);
       for (const auto& [resource, request] : at_once) {
-        Request& before = most[resource];
+        DeviceRequest& before = most[resource];
         before = request.count > before.count ? request : before;
       }
       if (text_of(value_of(node, "restartPolicy")) == "Always") {
@@ -191,7 +191,7 @@ class PodReader {
     }
     add_up(staying, pod_.resources);
     for (const auto& [resource, request] : most) {
-      Request& all = pod_.resources[resource];
+      DeviceRequest& all = pod_.resources[resource];
       all = request.count > all.count ? request : all;
     }
   }
