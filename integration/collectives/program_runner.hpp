@@ -42,10 +42,10 @@ class ProgramRunner {
  private:
   [[nodiscard]] bool step_once(std::span<std::byte> input, std::span<std::byte> output);
   // Whether all that the step needs is here. Simple: the messages; else the lines.
-  [[nodiscard]] bool has_come(const Step& step, std::size_t bytes);
-  [[nodiscard]] bool has_room(const Step& step) const;
+  [[nodiscard]] bool has_come(const ProgramStep& step, std::size_t bytes);
+  [[nodiscard]] bool has_room(const ProgramStep& step) const;
   // Leaves the received slots, and sends what is in `out`.
-  void hand_over(const Step& step, std::size_t bytes, const std::byte* out);
+  void hand_over(const ProgramStep& step, std::size_t bytes, const std::byte* out);
   void check_size(std::size_t end, std::size_t bytes) const;
 
   RunnerSetup setup_;

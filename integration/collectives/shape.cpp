@@ -37,15 +37,15 @@ Counts counts_of(const Problem& problem) {
 }
 
 std::size_t Program::messages_in(std::size_t end) const {
-  return slices *
-         static_cast<std::size_t>(std::count_if(
-             steps.begin(), steps.end(), [&](const Step& one) { return one.receives_from(end); }));
+  return slices * static_cast<std::size_t>(std::count_if(
+                      steps.begin(), steps.end(),
+                      [&](const ProgramStep& one) { return one.receives_from(end); }));
 }
 
 std::size_t Program::messages_out(std::size_t end) const {
-  return slices *
-         static_cast<std::size_t>(std::count_if(
-             steps.begin(), steps.end(), [&](const Step& one) { return one.sends_to(end); }));
+  return slices * static_cast<std::size_t>(
+                      std::count_if(steps.begin(), steps.end(),
+                                    [&](const ProgramStep& one) { return one.sends_to(end); }));
 }
 
 bool is_for_pat(Operation operation) {

@@ -78,7 +78,7 @@ struct Counts {
 
 // What a rank does with a chunk. Offsets and counts are elements; the data is what is received from
 // all ranks that the program receives from, and (or) what the input has.
-struct Step {
+struct ProgramStep {
   static constexpr std::size_t kNone = ~std::size_t{0};
   bool receives = false;
   bool sends = false;
@@ -108,7 +108,7 @@ struct Program {
   std::uint32_t phase = 0;           // begins when all of the phases before have ended
   std::uint32_t slices = 2;          // of a step: so many messages, the last ones may be empty
   std::uint32_t steps_of_slice = 2;  // of the connection's buffer
-  std::vector<Step> steps;
+  std::vector<ProgramStep> steps;
 
   // From and to one of its peers.
   [[nodiscard]] std::size_t messages_in(std::size_t end) const;

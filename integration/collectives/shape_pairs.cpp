@@ -13,7 +13,7 @@ class Pairs {
   void send(std::uint32_t to, std::size_t from, std::size_t count, bool from_output = false) {
     Program program = empty();
     program.to = {to};
-    each_chunk(count, program, [&](Step& made, std::size_t base) {
+    each_chunk(count, program, [&](ProgramStep& made, std::size_t base) {
       made.sends = true;
       made.from_output = from_output;
       made.from = from + base;
@@ -22,7 +22,7 @@ class Pairs {
   void receive(std::uint32_t from, std::size_t to, std::size_t count) {
     Program program = empty();
     program.from = {from};
-    each_chunk(count, program, [&](Step& made, std::size_t base) {
+    each_chunk(count, program, [&](ProgramStep& made, std::size_t base) {
       made.receives = true;
       made.to = to + base;
     });
@@ -30,7 +30,7 @@ class Pairs {
   // A rank's part for itself, which goes over no connection.
   void copy(std::size_t from, std::size_t to, std::size_t count) {
     Program program = empty();
-    Step made = step(0, count, count);
+    ProgramStep made = step(0, count, count);
     made.from = from;
     made.to = to;
     program.steps.push_back(made);
@@ -51,7 +51,7 @@ class Pairs {
   void each_chunk(std::size_t count, Program& program, F&& f) {
     const std::size_t chunk = problem_.buffers.point_to_point / problem_.element;
     for (std::size_t base = 0; base < count; base += chunk) {
-      Step made = step(base, chunk, count);
+      ProgramStep made = step(base, chunk, count);
       f(made, base);
       program.steps.push_back(made);
     }

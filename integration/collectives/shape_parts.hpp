@@ -16,8 +16,8 @@ namespace weft::collectives {
 }
 
 // A step for the elements from `offset` on: a whole chunk, or what is left before `end`.
-[[nodiscard]] inline Step step(std::size_t offset, std::size_t chunk, std::size_t end) {
-  Step made;
+[[nodiscard]] inline ProgramStep step(std::size_t offset, std::size_t chunk, std::size_t end) {
+  ProgramStep made;
   made.count = offset < end ? std::min(chunk, end - offset) : 0;
   return made;
 }

@@ -32,11 +32,11 @@ void all_reduce(const Ring& ring, const Slice& part, std::size_t chunk_limit, Pr
             : chunk_limit;
     const auto add = [&](std::uint32_t piece, bool receives, bool sends, bool reads, bool writes) {
       const std::size_t offset = base + piece * chunk;
-      Step made = step(offset, chunk, end);
+      ProgramStep made = step(offset, chunk, end);
       made.receives = receives;
       made.sends = sends;
-      made.from = reads ? offset : Step::kNone;
-      made.to = writes ? offset : Step::kNone;
+      made.from = reads ? offset : ProgramStep::kNone;
+      made.to = writes ? offset : ProgramStep::kNone;
       program.steps.push_back(made);
     };
     add(ring.before(1), false, true, true, false);
@@ -59,10 +59,10 @@ void all_gather(const Ring& ring, const Slice& part, std::size_t chunk, std::siz
   const std::size_t end = part.offset + part.count;
   for (std::size_t base = part.offset; base < end; base += chunk) {
     const auto add = [&](std::uint32_t owner, bool receives, bool sends) {
-      Step made = step(base, chunk, end);
+      ProgramStep made = step(base, chunk, end);
       made.receives = receives;
       made.sends = sends;
-      made.from = receives ? Step::kNone : base;
+      made.from = receives ? ProgramStep::kNone : base;
       made.to = owner * per_rank + base;
       program.steps.push_back(made);
     };
@@ -80,11 +80,11 @@ void reduce_scatter(const Ring& ring, const Slice& part, std::size_t chunk, std:
   const std::size_t end = part.offset + part.count;
   for (std::size_t base = part.offset; base < end; base += chunk) {
     const auto add = [&](std::uint32_t owner, bool receives, bool sends) {
-      Step made = step(base, chunk, end);
+      ProgramStep made = step(base, chunk, end);
       made.receives = receives;
       made.sends = sends;
       made.from = owner * per_rank + base;
-      made.to = sends ? Step::kNone : base;
+      made.to = sends ? ProgramStep::kNone : base;
       program.steps.push_back(made);
     };
     add(ring.before(1), false, true);
@@ -105,11 +105,11 @@ void chain(const Ring& ring, const Slice& part, std::size_t chunk, Program& prog
   const bool after_root = ring.before(1) == ring.problem.root;
   const std::size_t end = part.offset + part.count;
   for (std::size_t base = part.offset; base < end; base += chunk) {
-    Step made = step(base, chunk, end);
+    ProgramStep made = step(base, chunk, end);
     made.receives = reduces ? !after_root : !is_root;
     made.sends = reduces ? !is_root : !before_root;
-    made.from = reduces || is_root ? base : Step::kNone;
-    made.to = !reduces || is_root ? base : Step::kNone;
+    made.from = reduces || is_root ? base : ProgramStep::kNone;
+    made.to = !reduces || is_root ? base : ProgramStep::kNone;
     made.finishes = reduces && is_root;
     program.steps.push_back(made);
   }

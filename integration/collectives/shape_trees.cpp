@@ -93,11 +93,11 @@ std::vector<Program> tree_programs(const Problem& problem) {
     down.to = node.down;
     const std::size_t end = parts[channel].offset + parts[channel].count;
     for (std::size_t base = parts[channel].offset; base < end; base += chunk) {
-      Step made = step(base, chunk, end);
+      ProgramStep made = step(base, chunk, end);
       made.receives = !up.from.empty();
       made.sends = true;
       made.from = base;
-      made.to = root ? base : Step::kNone;
+      made.to = root ? base : ProgramStep::kNone;
       made.finishes = root;
       up.steps.push_back(made);
       made = step(base, chunk, end);
@@ -145,23 +145,23 @@ std::uint32_t children_of(std::uint32_t away, std::uint32_t ranks) {
 // One step of PAT for the part whose owner is `away` places before this rank: from the owner on for
 // all_gather, towards it for reduce_scatter. All ranks take the parts in the order of the distance
 // from their owner, so both ends of a connection have the same order of messages.
-Step pat_step(const Problem& problem, std::uint32_t away, std::size_t base, std::size_t chunk,
-              std::size_t per_rank) {
+ProgramStep pat_step(const Problem& problem, std::uint32_t away, std::size_t base,
+                     std::size_t chunk, std::size_t per_rank) {
   const std::uint32_t owner = (problem.rank + problem.ranks - away) % problem.ranks;
   const std::uint32_t below = children_of(away, problem.ranks);
   const std::uint32_t above = away & (~away + 1);
   const bool gathers = problem.operation == Operation::all_gather;
-  Step made = step(base, chunk, per_rank);
+  ProgramStep made = step(base, chunk, per_rank);
   made.from_ends = gathers ? above : below;
   made.to_ends = gathers ? below : above;
   made.receives = made.from_ends != 0;
   made.sends = made.to_ends != 0;
   if (gathers) {
-    made.from = away == 0 ? base : Step::kNone;
+    made.from = away == 0 ? base : ProgramStep::kNone;
     made.to = owner * per_rank + base;
   } else {
     made.from = owner * per_rank + base;
-    made.to = away == 0 ? base : Step::kNone;
+    made.to = away == 0 ? base : ProgramStep::kNone;
     made.finishes = away == 0;
   }
   return made;
@@ -189,7 +189,8 @@ std::vector<Program> pat_programs(const Problem& problem) {
     const std::size_t end = parts[channel].offset + parts[channel].count;
     for (std::size_t base = parts[channel].offset; base < end; base += chunk) {
       for (std::uint32_t i = 0; i < problem.ranks; ++i) {
-        Step made = pat_step(problem, gathers ? i : problem.ranks - 1 - i, base, chunk, per_rank);
+        ProgramStep made =
+            pat_step(problem, gathers ? i : problem.ranks - 1 - i, base, chunk, per_rank);
         made.count = std::min(made.count, end - base);
         program.steps.push_back(made);
       }

@@ -32,7 +32,7 @@ std::size_t slot_of(const Problem& problem, const Program& program) {
 std::vector<std::size_t> sizes(const Problem& problem, const Program& program, bool out,
                                std::size_t end) {
   std::vector<std::size_t> all;
-  for (const Step& step : program.steps) {
+  for (const ProgramStep& step : program.steps) {
     const bool moves = out ? step.sends_to(end) : step.receives_from(end);
     for (std::uint32_t i = 0; moves && i < program.slices; ++i) {
       all.push_back(program.slices == 1 ? step.count
@@ -169,7 +169,7 @@ class Model {
     if (one.step == one.program.steps.size()) {
       return false;
     }
-    const Step& step = one.program.steps[one.step];
+    const ProgramStep& step = one.program.steps[one.step];
     for (std::size_t i = 0; i < one.program.from.size(); ++i) {
       if (step.receives_from(i) &&
           lines_[{one.program.from[i], one.rank, one.program.channel}].empty()) {
@@ -197,7 +197,7 @@ class Model {
       input = output + (gathers_to(problem_.operation) ? one.rank * counts.send : 0) * 4;
     }
     bool first = true;
-    if (step.from != Step::kNone) {
+    if (step.from != ProgramStep::kNone) {
       std::copy_n((step.from_output ? output : input) + step.from * 4, data.size(), data.begin());
       first = false;
     }
@@ -218,7 +218,7 @@ class Model {
     if (step.finishes) {
       finish(Type::int32, reduction_, problem_.ranks, data.data(), step.count);
     }
-    if (step.to != Step::kNone) {
+    if (step.to != ProgramStep::kNone) {
       std::copy(data.begin(), data.end(), output + step.to * 4);
     }
     for (std::size_t i = 0; i < one.program.to.size(); ++i) {
@@ -351,7 +351,7 @@ TEST(Shape, TreesShareTheWork) {
       for (std::uint32_t channel = 0; channel < 2; ++channel) {
         std::size_t children = 0;
         for (const Program& program : programs_of(problem)) {
-          if (program.channel == channel && program.steps[0].from != Step::kNone) {
+          if (program.channel == channel && program.steps[0].from != ProgramStep::kNone) {
             children = program.from.size();
             roots += program.steps[0].finishes ? 1 : 0;
           }
