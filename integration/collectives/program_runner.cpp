@@ -14,7 +14,7 @@
 
 namespace weft::collectives {
 
-ProgramRunner::ProgramRunner(const RunnerSetup& setup, const Program& program, Ends ends)
+ProgramRunner::ProgramRunner(const RunnerSetup& setup, const RankProgram& program, Ends ends)
     : setup_(setup), program_(program), ends_(std::move(ends)), taken_(ends_.from.size()) {
   if (program.protocol != Protocol::simple) {
     const std::size_t bytes = data_bytes(program.protocol, setup.slot_bytes);

@@ -32,7 +32,7 @@ struct Ends {
 // One program at work: a position in its steps. `program` and the channels have to outlive it.
 class ProgramRunner {
  public:
-  ProgramRunner(const RunnerSetup& setup, const Program& program, Ends ends);
+  ProgramRunner(const RunnerSetup& setup, const RankProgram& program, Ends ends);
 
   // All has been done, and the proxies have heard of every message.
   [[nodiscard]] bool finished() const;
@@ -49,7 +49,7 @@ class ProgramRunner {
   void check_size(std::size_t end, std::size_t bytes) const;
 
   RunnerSetup setup_;
-  const Program& program_;
+  const RankProgram& program_;
   Ends ends_;
   // The slice that comes next.
   std::size_t step_ = 0;

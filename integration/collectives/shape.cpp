@@ -36,13 +36,13 @@ Counts counts_of(const Problem& problem) {
   }
 }
 
-std::size_t Program::messages_in(std::size_t end) const {
+std::size_t RankProgram::messages_in(std::size_t end) const {
   return slices * static_cast<std::size_t>(std::count_if(
                       steps.begin(), steps.end(),
                       [&](const ProgramStep& one) { return one.receives_from(end); }));
 }
 
-std::size_t Program::messages_out(std::size_t end) const {
+std::size_t RankProgram::messages_out(std::size_t end) const {
   return slices * static_cast<std::size_t>(
                       std::count_if(steps.begin(), steps.end(),
                                     [&](const ProgramStep& one) { return one.sends_to(end); }));
@@ -54,7 +54,7 @@ bool is_for_pat(Operation operation) {
 
 bool is_point_to_point(Operation operation) { return operation >= Operation::sendrecv; }
 
-std::size_t buffer_of(const Buffers& buffers, const Program& program) {
+std::size_t buffer_of(const Buffers& buffers, const RankProgram& program) {
   if (program.point_to_point) {
     return buffers.point_to_point * kSteps;
   }
@@ -70,13 +70,13 @@ std::size_t buffer_of(const Buffers& buffers, const Program& program) {
 }
 
 std::size_t chunk_of(const Problem& problem) {
-  Program program;
+  RankProgram program;
   program.protocol = problem.protocol;
   return data_bytes(problem.protocol, buffer_of(problem.buffers, program) / kSteps) /
          problem.element;
 }
 
-std::vector<Program> programs_of(const Problem& problem) {
+std::vector<RankProgram> programs_of(const Problem& problem) {
   if (is_point_to_point(problem.operation)) {
     return pair_programs(problem);
   }

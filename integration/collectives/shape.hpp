@@ -99,7 +99,7 @@ struct ProgramStep {
 
 // The steps of a rank, one after the other, over a connection from each of some peers and to each
 // of others. Ends are numbered by their place in `from` and `to`.
-struct Program {
+struct RankProgram {
   std::uint32_t channel = 0;
   std::vector<std::uint32_t> from;
   std::vector<std::uint32_t> to;
@@ -116,10 +116,10 @@ struct Program {
 };
 
 // Bytes of the connections' buffers for a program.
-[[nodiscard]] std::size_t buffer_of(const Buffers& buffers, const Program& program);
+[[nodiscard]] std::size_t buffer_of(const Buffers& buffers, const RankProgram& program);
 
 // Programs of one rank run at the same time, phase by phase.
-[[nodiscard]] std::vector<Program> programs_of(const Problem& problem);
+[[nodiscard]] std::vector<RankProgram> programs_of(const Problem& problem);
 
 // The elements of slice `index` of a chunk, from where on.
 struct Slice {

@@ -25,9 +25,9 @@ namespace weft::collectives {
 // Elements of a step.
 [[nodiscard]] std::size_t chunk_of(const Problem& problem);
 
-[[nodiscard]] std::vector<Program> ring_programs(const Problem& problem);
-[[nodiscard]] std::vector<Program> tree_programs(const Problem& problem);
-[[nodiscard]] std::vector<Program> pat_programs(const Problem& problem);
-[[nodiscard]] std::vector<Program> pair_programs(const Problem& problem);
+[[nodiscard]] std::vector<RankProgram> ring_programs(const Problem& problem);
+[[nodiscard]] std::vector<RankProgram> tree_programs(const Problem& problem);
+[[nodiscard]] std::vector<RankProgram> pat_programs(const Problem& problem);
+[[nodiscard]] std::vector<RankProgram> pair_programs(const Problem& problem);
 
 }  // namespace weft::collectives

@@ -20,7 +20,8 @@ struct Ring {
 // Each piece goes round the ring twice. On the first round each rank adds its own part to it and
 // passes it on, until it reaches the rank of the same number, which so has the sum; the second
 // round carries the sum to all. A rank begins with the piece of the rank before it.
-void all_reduce(const Ring& ring, const Slice& part, std::size_t chunk_limit, Program& program) {
+void all_reduce(const Ring& ring, const Slice& part, std::size_t chunk_limit,
+                RankProgram& program) {
   const std::size_t end = part.offset + part.count;
   for (std::size_t base = part.offset; base < end;) {
     const std::size_t left = end - base;
@@ -55,7 +56,7 @@ void all_reduce(const Ring& ring, const Slice& part, std::size_t chunk_limit, Pr
 
 // Each rank's part goes round once. The part of the next rank is not passed on: its owner has it.
 void all_gather(const Ring& ring, const Slice& part, std::size_t chunk, std::size_t per_rank,
-                Program& program) {
+                RankProgram& program) {
   const std::size_t end = part.offset + part.count;
   for (std::size_t base = part.offset; base < end; base += chunk) {
     const auto add = [&](std::uint32_t owner, bool receives, bool sends) {
@@ -76,7 +77,7 @@ void all_gather(const Ring& ring, const Slice& part, std::size_t chunk, std::siz
 
 // The first half of all_reduce().
 void reduce_scatter(const Ring& ring, const Slice& part, std::size_t chunk, std::size_t per_rank,
-                    Program& program) {
+                    RankProgram& program) {
   const std::size_t end = part.offset + part.count;
   for (std::size_t base = part.offset; base < end; base += chunk) {
     const auto add = [&](std::uint32_t owner, bool receives, bool sends) {
@@ -98,7 +99,7 @@ void reduce_scatter(const Ring& ring, const Slice& part, std::size_t chunk, std:
 
 // Broadcast and reduce: one way along the ring, from the root to the rank before it, or from the
 // rank after it to the root.
-void chain(const Ring& ring, const Slice& part, std::size_t chunk, Program& program) {
+void chain(const Ring& ring, const Slice& part, std::size_t chunk, RankProgram& program) {
   const bool reduces = ring.problem.operation == Operation::reduce;
   const bool is_root = ring.rank == ring.problem.root;
   const bool before_root = (ring.rank + 1) % ring.ranks == ring.problem.root;
@@ -117,7 +118,7 @@ void chain(const Ring& ring, const Slice& part, std::size_t chunk, Program& prog
 
 }  // namespace
 
-std::vector<Program> ring_programs(const Problem& problem) {
+std::vector<RankProgram> ring_programs(const Problem& problem) {
   const Ring ring{problem, problem.ranks, problem.rank};
   const Counts counts = counts_of(problem);
   const bool chains =
@@ -133,9 +134,9 @@ std::vector<Program> ring_programs(const Problem& problem) {
                                                                         : problem.ranks;
   const auto parts = split_to_channels(chains ? std::max(counts.send, counts.receive) : per_rank,
                                        problem.element, problem.channels, factor);
-  std::vector<Program> programs;
+  std::vector<RankProgram> programs;
   for (std::uint32_t channel = 0; channel < parts.size(); ++channel) {
-    Program program;
+    RankProgram program;
     program.channel = channel;
     program.from = {ring.before(1)};
     program.to = {(ring.rank + 1) % ring.ranks};

@@ -73,20 +73,20 @@ Node node_of(std::uint32_t rank, std::uint32_t ranks, bool second) {
 
 // Up to the root it is reduced, and the result comes down again, both at the same time; the root
 // turns what has come around at once.
-std::vector<Program> tree_programs(const Problem& problem) {
+std::vector<RankProgram> tree_programs(const Problem& problem) {
   const std::size_t chunk = chunk_of(problem);
   const std::size_t elements = counts_of(problem).send;
   const auto parts = split_to_channels(elements, problem.element, problem.channels, 2);
-  std::vector<Program> programs;
+  std::vector<RankProgram> programs;
   for (std::uint32_t channel = 0; channel < parts.size(); ++channel) {
     const Node node =
         node_of(problem.rank, problem.ranks, channel >= std::max(problem.channels / 2, 1U));
     const bool root = node.up == kNobody;
-    Program up;
+    RankProgram up;
     up.channel = channel;
     up.protocol = problem.protocol;
     up.slices = up.steps_of_slice = 1;
-    Program down = up;
+    RankProgram down = up;
     up.from = node.down;
     up.to = root ? node.down : std::vector{node.up};
     down.from = {node.up};
@@ -169,15 +169,15 @@ ProgramStep pat_step(const Problem& problem, std::uint32_t away, std::size_t bas
 
 }  // namespace
 
-std::vector<Program> pat_programs(const Problem& problem) {
+std::vector<RankProgram> pat_programs(const Problem& problem) {
   const Counts counts = counts_of(problem);
   const std::size_t per_rank = std::min(counts.send, counts.receive);
   const bool gathers = problem.operation == Operation::all_gather;
   const std::size_t chunk = pat_chunk(problem);
   const auto parts = split_to_channels(per_rank, problem.element, problem.channels, problem.ranks);
-  std::vector<Program> programs;
+  std::vector<RankProgram> programs;
   for (std::uint32_t channel = 0; channel < parts.size(); ++channel) {
-    Program program;
+    RankProgram program;
     program.channel = channel;
     program.slices = program.steps_of_slice = 1;
     for (std::uint32_t distance = 1; distance < problem.ranks; distance *= 2) {

@@ -23,13 +23,13 @@ constexpr Operation kAll[] = {
     Operation::scatter,    Operation::hypercube};
 
 // Bytes of data that a message may have.
-std::size_t slot_of(const Problem& problem, const Program& program) {
+std::size_t slot_of(const Problem& problem, const RankProgram& program) {
   return data_bytes(program.protocol,
                     buffer_of(problem.buffers, program) / kSteps * program.steps_of_slice);
 }
 
 // The sizes of the messages of a program to or from one of its peers, in order.
-std::vector<std::size_t> sizes(const Problem& problem, const Program& program, bool out,
+std::vector<std::size_t> sizes(const Problem& problem, const RankProgram& program, bool out,
                                std::size_t end) {
   std::vector<std::size_t> all;
   for (const ProgramStep& step : program.steps) {
@@ -63,7 +63,7 @@ TEST(Shape, BothEndsAgreeOnEveryMessage) {
     std::map<Key, std::vector<std::size_t>> sent;
     std::map<Key, std::vector<std::size_t>> received;
     for (problem.rank = 0; problem.rank < problem.ranks; ++problem.rank) {
-      for (const Program& program : programs_of(problem)) {
+      for (const RankProgram& program : programs_of(problem)) {
         for (std::size_t end = 0; end < program.to.size(); ++end) {
           for (const std::size_t size : sizes(problem, program, true, end)) {
             ASSERT_LE(size * problem.element, slot_of(problem, program));
@@ -130,7 +130,7 @@ class Model {
         std::copy(inputs_.back().begin(), inputs_.back().end(),
                   outputs_.back().begin() + static_cast<std::ptrdiff_t>(at * 4));
       }
-      for (const Program& program : programs_of(problem_)) {
+      for (const RankProgram& program : programs_of(problem_)) {
         running_.push_back({problem_.rank, program, 0});
       }
     }
@@ -160,7 +160,7 @@ class Model {
  private:
   struct Running {
     std::uint32_t rank;
-    Program program;
+    RankProgram program;
     std::size_t step;
   };
   using Line = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
@@ -322,7 +322,7 @@ TEST(Shape, PatIsShallowAndNeverBlocks) {
       while ((std::size_t{1} << distances) < ranks) {
         ++distances;
       }
-      const Program program = programs_of(problem)[0];
+      const RankProgram program = programs_of(problem)[0];
       EXPECT_EQ(program.to.size(), distances);
       std::size_t messages = 0;
       for (std::size_t end = 0; end < distances; ++end) {
@@ -350,7 +350,7 @@ TEST(Shape, TreesShareTheWork) {
       std::size_t least = 2;
       for (std::uint32_t channel = 0; channel < 2; ++channel) {
         std::size_t children = 0;
-        for (const Program& program : programs_of(problem)) {
+        for (const RankProgram& program : programs_of(problem)) {
           if (program.channel == channel && program.steps[0].from != ProgramStep::kNone) {
             children = program.from.size();
             roots += program.steps[0].finishes ? 1 : 0;
