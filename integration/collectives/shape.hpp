@@ -15,7 +15,7 @@
 
 namespace weft::collectives {
 
-enum class Operation : std::uint8_t {
+enum class NcclOperation : std::uint8_t {
   all_reduce,
   all_gather,
   reduce_scatter,
@@ -30,15 +30,15 @@ enum class Operation : std::uint8_t {
 inline constexpr const char* kOperationNames[] = {
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
     "sendrecv",   "alltoall",   "gather",         "scatter",   "hypercube"};
-[[nodiscard]] inline const char* to_string(Operation operation) {
+[[nodiscard]] inline const char* to_string(NcclOperation operation) {
   return kOperationNames[static_cast<std::size_t>(operation)];
 }
 
 // A rank gives all that it has to each of the others, or gets it: over connections for this alone.
-[[nodiscard]] bool is_point_to_point(Operation operation);
+[[nodiscard]] bool is_point_to_point(NcclOperation operation);
 
 // NCCL has PAT for these only.
-[[nodiscard]] bool is_for_pat(Operation operation);
+[[nodiscard]] bool is_for_pat(NcclOperation operation);
 
 // pat: a binomial tree for each rank's part, all of them at the same time.
 enum class Algorithm : std::uint8_t { ring, tree, pat };
@@ -56,7 +56,7 @@ struct Buffers {
 };
 
 struct Problem {
-  Operation operation = Operation::all_reduce;
+  NcclOperation operation = NcclOperation::all_reduce;
   std::size_t bytes = 0;    // as the user says it: of the larger buffer
   std::size_t element = 4;  // bytes
   std::uint32_t ranks = 2;
@@ -136,6 +136,6 @@ struct Slice {
 
 // Bus bandwidth as a multiple of algorithm bandwidth, as nccl-tests defines it: how often each byte
 // crosses a link.
-[[nodiscard]] double bus_factor(Operation operation, std::uint32_t ranks);
+[[nodiscard]] double bus_factor(NcclOperation operation, std::uint32_t ranks);
 
 }  // namespace weft::collectives

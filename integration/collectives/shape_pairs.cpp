@@ -87,16 +87,16 @@ std::vector<RankProgram> pair_programs(const Problem& problem) {
   const bool is_root = rank == problem.root;
   Pairs pairs(problem);
   switch (problem.operation) {
-    case Operation::sendrecv:
+    case NcclOperation::sendrecv:
       pairs.send((rank + 1) % ranks, 0, counts.send);
       pairs.receive((rank + ranks - 1) % ranks, 0, counts.send);
       break;
-    case Operation::hypercube:
+    case NcclOperation::hypercube:
       hypercube(problem, part, pairs);
       break;
-    case Operation::gather:
-    case Operation::scatter: {
-      const bool gathers = problem.operation == Operation::gather;
+    case NcclOperation::gather:
+    case NcclOperation::scatter: {
+      const bool gathers = problem.operation == NcclOperation::gather;
       if (!is_root) {
         gathers ? pairs.send(problem.root, 0, part) : pairs.receive(problem.root, 0, part);
         break;

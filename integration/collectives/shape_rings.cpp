@@ -100,7 +100,7 @@ void reduce_scatter(const Ring& ring, const Slice& part, std::size_t chunk, std:
 // Broadcast and reduce: one way along the ring, from the root to the rank before it, or from the
 // rank after it to the root.
 void chain(const Ring& ring, const Slice& part, std::size_t chunk, RankProgram& program) {
-  const bool reduces = ring.problem.operation == Operation::reduce;
+  const bool reduces = ring.problem.operation == NcclOperation::reduce;
   const bool is_root = ring.rank == ring.problem.root;
   const bool before_root = (ring.rank + 1) % ring.ranks == ring.problem.root;
   const bool after_root = ring.before(1) == ring.problem.root;
@@ -122,16 +122,16 @@ std::vector<RankProgram> ring_programs(const Problem& problem) {
   const Ring ring{problem, problem.ranks, problem.rank};
   const Counts counts = counts_of(problem);
   const bool chains =
-      problem.operation == Operation::broadcast || problem.operation == Operation::reduce;
+      problem.operation == NcclOperation::broadcast || problem.operation == NcclOperation::reduce;
   const bool simple = problem.protocol == Protocol::simple;
   const bool one_step = chains || !simple;  // else a chunk is two slices of two steps
   const std::size_t chunk = chunk_of(problem) * (one_step ? 1 : 4);
   const std::size_t per_rank = std::min(counts.send, counts.receive);
   // How often an element crosses a link. NCCL counts traffic, not data, when it decides how many
   // channels a small operation is worth.
-  const std::size_t factor = problem.operation == Operation::all_reduce ? 2
-                             : chains                                   ? 1
-                                                                        : problem.ranks;
+  const std::size_t factor = problem.operation == NcclOperation::all_reduce ? 2
+                             : chains                                       ? 1
+                                                                            : problem.ranks;
   const auto parts = split_to_channels(chains ? std::max(counts.send, counts.receive) : per_rank,
                                        problem.element, problem.channels, factor);
   std::vector<RankProgram> programs;
@@ -144,13 +144,13 @@ std::vector<RankProgram> ring_programs(const Problem& problem) {
     program.slices = one_step ? 1 : 2;
     program.steps_of_slice = one_step ? 1 : 2;
     switch (problem.operation) {
-      case Operation::all_reduce:
+      case NcclOperation::all_reduce:
         all_reduce(ring, parts[channel], chunk, program);
         break;
-      case Operation::all_gather:
+      case NcclOperation::all_gather:
         all_gather(ring, parts[channel], chunk, per_rank, program);
         break;
-      case Operation::reduce_scatter:
+      case NcclOperation::reduce_scatter:
         reduce_scatter(ring, parts[channel], chunk, per_rank, program);
         break;
       default:

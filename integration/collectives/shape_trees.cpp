@@ -125,7 +125,7 @@ namespace {
 // KiB at least.
 std::size_t pat_chunk(const Problem& problem) {
   constexpr std::size_t kMinChunk = std::size_t{64} << 10;
-  const std::size_t parts = problem.operation == Operation::all_gather ? 32 : 16;
+  const std::size_t parts = problem.operation == NcclOperation::all_gather ? 32 : 16;
   std::size_t bytes = problem.buffers.simple / kSteps;
   while (bytes * problem.channels * parts > problem.bytes && bytes > kMinChunk) {
     bytes /= 2;
@@ -150,7 +150,7 @@ ProgramStep pat_step(const Problem& problem, std::uint32_t away, std::size_t bas
   const std::uint32_t owner = (problem.rank + problem.ranks - away) % problem.ranks;
   const std::uint32_t below = children_of(away, problem.ranks);
   const std::uint32_t above = away & (~away + 1);
-  const bool gathers = problem.operation == Operation::all_gather;
+  const bool gathers = problem.operation == NcclOperation::all_gather;
   ProgramStep made = step(base, chunk, per_rank);
   made.from_ends = gathers ? above : below;
   made.to_ends = gathers ? below : above;
@@ -172,7 +172,7 @@ ProgramStep pat_step(const Problem& problem, std::uint32_t away, std::size_t bas
 std::vector<RankProgram> pat_programs(const Problem& problem) {
   const Counts counts = counts_of(problem);
   const std::size_t per_rank = std::min(counts.send, counts.receive);
-  const bool gathers = problem.operation == Operation::all_gather;
+  const bool gathers = problem.operation == NcclOperation::all_gather;
   const std::size_t chunk = pat_chunk(problem);
   const auto parts = split_to_channels(per_rank, problem.element, problem.channels, problem.ranks);
   std::vector<RankProgram> programs;

@@ -9,14 +9,14 @@ namespace weft::collectives {
 namespace {
 
 // Which columns nccl-tests fills for an operation: a reduction, a root.
-bool reduces(Operation operation) {
-  return operation == Operation::all_reduce || operation == Operation::reduce_scatter ||
-         operation == Operation::reduce;
+bool reduces(NcclOperation operation) {
+  return operation == NcclOperation::all_reduce || operation == NcclOperation::reduce_scatter ||
+         operation == NcclOperation::reduce;
 }
 
-bool has_root(Operation operation) {
-  return operation == Operation::broadcast || operation == Operation::reduce ||
-         operation == Operation::gather || operation == Operation::scatter;
+bool has_root(NcclOperation operation) {
+  return operation == NcclOperation::broadcast || operation == NcclOperation::reduce ||
+         operation == NcclOperation::gather || operation == NcclOperation::scatter;
 }
 
 std::string formatted(const char* format, auto... values) {
@@ -55,7 +55,7 @@ void Table::head() const {
 double Table::bandwidth(const Problem& problem, const Measured& one) const {
   const Counts counts = counts_of(problem);
   // Of a hypercube nccl-tests counts what moves, else the larger buffer.
-  const std::size_t elements = problem.operation == Operation::hypercube
+  const std::size_t elements = problem.operation == NcclOperation::hypercube
                                    ? counts.send * (problem.ranks - 1)
                                    : std::max(counts.send, counts.receive);
   const auto bytes = static_cast<double>(elements * problem.element);

@@ -17,10 +17,11 @@
 namespace weft::collectives {
 namespace {
 
-constexpr Operation kAll[] = {
-    Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter, Operation::broadcast,
-    Operation::reduce,     Operation::sendrecv,   Operation::alltoall,       Operation::gather,
-    Operation::scatter,    Operation::hypercube};
+constexpr NcclOperation kAll[] = {NcclOperation::all_reduce,     NcclOperation::all_gather,
+                                  NcclOperation::reduce_scatter, NcclOperation::broadcast,
+                                  NcclOperation::reduce,         NcclOperation::sendrecv,
+                                  NcclOperation::alltoall,       NcclOperation::gather,
+                                  NcclOperation::scatter,        NcclOperation::hypercube};
 
 // Bytes of data that a message may have.
 std::size_t slot_of(const Problem& problem, const RankProgram& program) {
@@ -52,7 +53,7 @@ TEST(Shape, BothEndsAgreeOnEveryMessage) {
     problem.operation = kAll[rng.below(std::size(kAll))];
     problem.ranks =
         // A hypercube needs a power of two.
-        problem.operation == Operation::hypercube ? 2U << rng.below(3) : 2 + rng.below(7);
+        problem.operation == NcclOperation::hypercube ? 2U << rng.below(3) : 2 + rng.below(7);
     problem.algorithm = static_cast<Algorithm>(rng.below(3));
     problem.protocol = static_cast<Protocol>(rng.below(3));
     problem.root = rng.below(problem.ranks);
@@ -237,12 +238,12 @@ class Model {
              other.step != other.program.steps.size();
     });
   }
-  static bool gathers_to(Operation operation) {
-    return operation == Operation::all_gather || operation == Operation::gather ||
-           operation == Operation::hypercube;
+  static bool gathers_to(NcclOperation operation) {
+    return operation == NcclOperation::all_gather || operation == NcclOperation::gather ||
+           operation == NcclOperation::hypercube;
   }
-  static bool scatters_from(Operation operation) {
-    return operation == Operation::reduce_scatter || operation == Operation::scatter;
+  static bool scatters_from(NcclOperation operation) {
+    return operation == NcclOperation::reduce_scatter || operation == NcclOperation::scatter;
   }
 
   Problem problem_;
@@ -254,7 +255,7 @@ class Model {
 };
 
 struct Way {
-  Operation operation;
+  NcclOperation operation;
   Algorithm algorithm = Algorithm::ring;
   Protocol protocol = Protocol::simple;
 };
@@ -280,25 +281,25 @@ void expect_right(const Way& way, std::uint32_t ranks, std::size_t bytes, bool i
 
 TEST(Shape, ProgramsComputeWhatTheyAreNamedFor) {
   std::vector<Way> ways;
-  for (const Operation operation : kAll) {
+  for (const NcclOperation operation : kAll) {
     for (int protocol = 0; protocol < (is_point_to_point(operation) ? 1 : 3); ++protocol) {
       ways.push_back({operation, Algorithm::ring, static_cast<Protocol>(protocol)});
     }
   }
   for (int protocol = 0; protocol < 3; ++protocol) {
-    ways.push_back({Operation::all_reduce, Algorithm::tree, static_cast<Protocol>(protocol)});
+    ways.push_back({NcclOperation::all_reduce, Algorithm::tree, static_cast<Protocol>(protocol)});
   }
-  ways.push_back({Operation::all_gather, Algorithm::pat});
-  ways.push_back({Operation::reduce_scatter, Algorithm::pat});
+  ways.push_back({NcclOperation::all_gather, Algorithm::pat});
+  ways.push_back({NcclOperation::reduce_scatter, Algorithm::pat});
   for (const Way& way : ways) {
     for (const std::uint32_t ranks : {2U, 3U, 4U, 5U, 8U}) {
-      if (way.operation == Operation::hypercube && (ranks & (ranks - 1)) != 0) {
+      if (way.operation == NcclOperation::hypercube && (ranks & (ranks - 1)) != 0) {
         continue;
       }
       // Nothing, one element, less than a slice, and sizes that no power of two divides.
       for (const std::size_t bytes : {0UL, 4UL, 64UL, 4096UL, 65532UL, 262148UL}) {
         expect_right(way, ranks, bytes, false);
-        if (way.operation != Operation::sendrecv && way.operation != Operation::alltoall) {
+        if (way.operation != NcclOperation::sendrecv && way.operation != NcclOperation::alltoall) {
           expect_right(way, ranks, bytes, true);
         }
       }
@@ -310,7 +311,8 @@ TEST(Shape, ProgramsComputeWhatTheyAreNamedFor) {
 // all ranks. More ranks than a connection holds messages do not block each other.
 TEST(Shape, PatIsShallowAndNeverBlocks) {
   for (const std::uint32_t ranks : {2U, 3U, 5U, 6U, 7U, 16U, 31U, 64U}) {
-    for (const Operation operation : {Operation::all_gather, Operation::reduce_scatter}) {
+    for (const NcclOperation operation :
+         {NcclOperation::all_gather, NcclOperation::reduce_scatter}) {
       expect_right({operation, Algorithm::pat}, ranks, std::size_t{ranks} * 3000, false);
       const Problem problem{.operation = operation,
                             .bytes = std::size_t{1} << 20,
@@ -340,7 +342,7 @@ TEST(Shape, TreesShareTheWork) {
   for (std::uint32_t ranks = 2; ranks <= 16; ++ranks) {
     std::uint32_t roots = 0;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      const Problem problem{.operation = Operation::all_reduce,
+      const Problem problem{.operation = NcclOperation::all_reduce,
                             .bytes = 1 << 20,
                             .ranks = ranks,
                             .rank = rank,
