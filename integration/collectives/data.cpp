@@ -108,12 +108,6 @@ void reduce_with(std::byte* target, const std::byte* other, std::size_t count) {
   }
 }
 
-// The other operations only move elements: these may have any bits, NaNs among them.
-bool reduces(NcclOperation operation) {
-  return operation == NcclOperation::all_reduce || operation == NcclOperation::reduce ||
-         operation == NcclOperation::reduce_scatter;
-}
-
 // The input element. Where elements are only moved they have any bits, and so have integers in
 // sums, which wrap; integer factors are odd, so that no product loses bits. Floating-point sums
 // must not depend on their order: all of them stay below the last whole number up to which the type
@@ -123,9 +117,9 @@ T value(const Pattern& pattern, const Problem& problem, std::uint32_t rank, std:
   const std::uint64_t lot = mix64(index ^ std::uint64_t{rank} << 40 ^ pattern.round << 48);
   const bool factor = pattern.reduction == Reduction::prod;
   if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(factor && reduces(problem.operation) ? lot | 1 : lot);
+    return static_cast<T>(factor && is_reduction(problem.operation) ? lot | 1 : lot);
   }
-  if (!reduces(problem.operation)) {
+  if (!is_reduction(problem.operation)) {
     T any;
     std::memcpy(static_cast<void*>(&any), &lot, sizeof any);
     return any;

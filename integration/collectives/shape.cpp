@@ -48,6 +48,11 @@ std::size_t RankProgram::messages_out(std::size_t end) const {
                                     [&](const ProgramStep& one) { return one.sends_to(end); }));
 }
 
+bool is_reduction(NcclOperation operation) {
+  return operation == NcclOperation::all_reduce || operation == NcclOperation::reduce ||
+         operation == NcclOperation::reduce_scatter;
+}
+
 bool is_for_pat(NcclOperation operation) {
   return operation == NcclOperation::all_gather || operation == NcclOperation::reduce_scatter;
 }

@@ -37,6 +37,9 @@ inline constexpr const char* kOperationNames[] = {
 // A rank gives all that it has to each of the others, or gets it: over connections for this alone.
 [[nodiscard]] bool is_point_to_point(NcclOperation operation);
 
+// Whether elements are combined. What only moves them takes any bits, NaNs among them.
+[[nodiscard]] bool is_reduction(NcclOperation operation);
+
 // NCCL has PAT for these only.
 [[nodiscard]] bool is_for_pat(NcclOperation operation);
 

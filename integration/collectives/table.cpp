@@ -8,12 +8,7 @@
 namespace weft::collectives {
 namespace {
 
-// Which columns nccl-tests fills for an operation: a reduction, a root.
-bool reduces(NcclOperation operation) {
-  return operation == NcclOperation::all_reduce || operation == NcclOperation::reduce_scatter ||
-         operation == NcclOperation::reduce;
-}
-
+// For which operations nccl-tests fills the column of the root.
 bool has_root(NcclOperation operation) {
   return operation == NcclOperation::broadcast || operation == NcclOperation::reduce ||
          operation == NcclOperation::gather || operation == NcclOperation::scatter;
@@ -109,7 +104,7 @@ void Table::row(const Problem& problem, const Measured& out_of_place, const Meas
     const auto index = static_cast<std::size_t>(options_.reduction);
     std::printf("%12zu  %12zu  %8s  %6s  %6d%s%s\n", problem.bytes, counts_of(problem).shown,
                 kTypeNames[static_cast<std::size_t>(options_.type)],
-                reduces(problem.operation) ? kReductionNames[index] : "none",
+                is_reduction(problem.operation) ? kReductionNames[index] : "none",
                 has_root(problem.operation) ? static_cast<int>(problem.root) : -1,
                 cells(problem, out_of_place).c_str(), cells(problem, in_place).c_str());
   }
