@@ -6,24 +6,15 @@
 #include "integration/collectives/rank.hpp"
 
 #include <sched.h>
-#include <time.h>
 
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 
+#include "integration/collectives/clock.hpp"
 #include "integration/collectives/leaving.hpp"
 
 namespace weft::collectives {
-namespace {
-
-TimePoint now() {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return time_at(std::chrono::seconds{time.tv_sec} + std::chrono::nanoseconds{time.tv_nsec});
-}
-
-}  // namespace
 
 Rank::Rank(Net& net, Board& board, const RankConfig& config)
     : net_(net), board_(board), config_(config), where_(board.where(config.rank)) {
