@@ -1,7 +1,7 @@
 // Owns the calls of NCCL's threads for connections.
 //
 // NCCL calls from several threads, for different connections at the same time. Each call takes the
-// lock of its device for a moment (Nic::with()). What NCCL gets as a pointer (a listener, a
+// lock of its device for a moment (PluginNic::with()). What NCCL gets as a pointer (a listener, a
 // connection, a request) is an object of ours. NCCL returns each listener and each connection
 // exactly once, to the close function that deletes it.
 #include "integration/nccl/plugin.hpp"
@@ -18,12 +18,12 @@ namespace {
 // A connection, as NCCL holds it. One type for both directions, because deregMr() gets either and
 // does not say which; exactly one of `sends` and `receives` is set.
 struct End {
-  Nic* nic = nullptr;
+  PluginNic* nic = nullptr;
   SendComm* sends = nullptr;
   ReceiveComm* receives = nullptr;
 };
 struct Listener {
-  Nic* nic = nullptr;
+  PluginNic* nic = nullptr;
   std::uint32_t id = 0;
 };
 
@@ -31,7 +31,7 @@ struct Listener {
 
 abi::Result listen(int index, void* handle, void** listener) {
   return guarded([&] {
-    Nic* const nic = nic_of(index);
+    PluginNic* const nic = nic_of(index);
     if (nic == nullptr) {
       return abi::kSystemError;
     }
@@ -46,7 +46,7 @@ abi::Result listen(int index, void* handle, void** listener) {
 abi::Result connect(int index, void* handle, void** connection) {
   return guarded([&] {
     *connection = nullptr;
-    Nic* const nic = nic_of(index);
+    PluginNic* const nic = nic_of(index);
     // Null tells NCCL to call again.
     if (nic == nullptr) {
       return abi::kSystemError;
@@ -173,7 +173,7 @@ abi::Result test(void* request, int* done, int* sizes) {
     // before the result is read; the store of `free` at the end gives the request back to its pool.
     auto state = one.state.load(std::memory_order_acquire);
     if (state == Request::State::pending) {
-      static_cast<Nic*>(one.owner)->poll();
+      static_cast<PluginNic*>(one.owner)->poll();
       state = one.state.load(std::memory_order_acquire);
     }
     if (state == Request::State::pending) {
