@@ -130,7 +130,7 @@ bool Pair::post(Core& core, PairMessage& message) {
     finish(message, Outcome::remote_error);
     return true;
   }
-  const nccl::Region* const region = message.lease == nullptr ? nullptr : message.lease->region;
+  const nccl::CommRegion* const region = message.lease == nullptr ? nullptr : message.lease->region;
   const nccl::Buffer buffer{message.data, message.size, message.tag, region};
   const Outcome outcome =
       message.sends

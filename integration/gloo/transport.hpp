@@ -34,7 +34,7 @@ class Pair;
 struct Lease {
   Pair* pair = nullptr;  // null: it is closed
   bool sends = false;
-  nccl::Region* region = nullptr;
+  nccl::CommRegion* region = nullptr;
 };
 
 // A message that was asked for, until the caller has seen its end.

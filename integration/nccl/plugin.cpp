@@ -108,7 +108,7 @@ abi::Result register_memory(void* connection, void* data, std::size_t size, int 
 abi::Result deregister_memory(void* connection, void* region) {
   return guarded([&] {
     const End& end = *static_cast<End*>(connection);
-    const auto* const memory = static_cast<const Region*>(region);
+    const auto* const memory = static_cast<const CommRegion*>(region);
     const bool done = end.nic->with([&](Core& core) {
       return end.sends != nullptr ? core.deregister(*end.sends, memory)
                                   : core.deregister(*end.receives, memory);
@@ -124,7 +124,7 @@ abi::Result send(void* connection, void* data, std::size_t size, int tag, void* 
     Request* made = nullptr;
     const Outcome outcome = end.nic->with([&](Core& core) {
       return core.send(*end.sends, static_cast<std::byte*>(data), size, tag,
-                       static_cast<const Region*>(region), made);
+                       static_cast<const CommRegion*>(region), made);
     });
     *request = made;
     return result_of(outcome);
@@ -146,7 +146,7 @@ abi::Result receive(void* connection, int count, void* const* data, const std::s
     const auto used = static_cast<std::size_t>(count);
     for (std::size_t i = 0; i < used; ++i) {
       buffers[i] = {static_cast<std::byte*>(data[i]), sizes[i], tags[i],
-                    regions == nullptr ? nullptr : static_cast<const Region*>(regions[i])};
+                    regions == nullptr ? nullptr : static_cast<const CommRegion*>(regions[i])};
     }
     const End& end = *static_cast<End*>(connection);
     Request* made = nullptr;
