@@ -184,7 +184,7 @@ int run_vm(const VmOptions& options) {
   softroce::GuestOptions guest{
       .folder = folder.path(),
       .image = image,
-      .place = unwrap(softroce::find_place(status, options.host)),
+      .place = unwrap(softroce::find_guest_place(status, options.host)),
       .root = options.root,
       .memory_mib = options.memory_mib,
       .outside = options.outside,
