@@ -22,12 +22,6 @@ constexpr std::array<std::uint32_t, 32> kRnrTimers = {
     480,    640,   960,   1280,  1920,  2560,   3840,   5120,   7680,   10240, 15360,
     20480,  30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520};
 
-// What is answered with data, instead of an acknowledgement.
-bool is_read_or_atomic(WrOpcode opcode) {
-  return opcode == WrOpcode::read || opcode == WrOpcode::compare_swap ||
-         opcode == WrOpcode::fetch_add || opcode == WrOpcode::atomic_write;
-}
-
 }  // namespace
 
 // 4.096 us * 2^n, but not less than processes need to be scheduled in.

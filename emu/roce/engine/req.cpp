@@ -12,10 +12,6 @@
 namespace weft::roce {
 namespace {
 
-bool is_read_or_atomic(WrOpcode opcode) {
-  return opcode == WrOpcode::read || opcode == WrOpcode::compare_swap ||
-         opcode == WrOpcode::fetch_add || opcode == WrOpcode::atomic_write;
-}
 bool is_atomic(WrOpcode opcode) {
   return opcode == WrOpcode::compare_swap || opcode == WrOpcode::fetch_add;
 }
