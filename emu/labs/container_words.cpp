@@ -12,6 +12,7 @@
 #include <charconv>
 
 #include "emu/k8s/address_pool.hpp"
+#include "srd/base/joined.hpp"
 
 namespace weft::labs {
 namespace {
@@ -28,14 +29,6 @@ std::string front_of(const LabIdentity& lab) {
     front += c == '-' ? std::string("--") : std::string(1, c);
   }
   return front;
-}
-
-std::string joined(const std::vector<std::string>& words, const char* between) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : between) + word;
-  }
-  return text;
 }
 
 // Several networks: the lab's own as eth0, then those of the pod's interfaces. In this form each
