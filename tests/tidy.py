@@ -47,7 +47,7 @@ LAYERS = {
     "integration/nccl/core": TRANSPORT,
     "integration/nccl": ["srd", "emu/attach"],
     "integration/kubernetes": ["srd/base", "srd/io/posix.hpp", "emu/launch", "emu/fabric"],
-    "integration/gloo": ["srd", "integration/nccl/core", "integration/nccl/nic.hpp"],
+    "integration/gloo": ["srd", "integration/nccl/core", "integration/nccl/plugin_nic.hpp"],
     "integration/collectives": ["srd/base", "integration/nccl/abi.hpp"],
     "integration/workloads": [*TRANSPORT, "emu/fabric", "emu/sim"],
     "emu/cli": ["srd", "emu", "integration/collectives", "integration/workloads"],

@@ -13,6 +13,7 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/help.hpp"
+#include "emu/cli/shell_quoted.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/launch/host_environment.hpp"
 #include "emu/launch/weftd_process.hpp"
@@ -27,15 +28,6 @@ struct Options {
   std::string names;
   bool unset = false;
 };
-
-// The text as one word of any POSIX shell: within single quotes only the quote itself is special.
-std::string shell_quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) {
-    out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  }
-  return out + "'";
-}
 
 // The variable kOurs names what an earlier `weft env` has set in this shell. Those that had a value
 // before have it in a variable whose name begins with kSaved.

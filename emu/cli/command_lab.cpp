@@ -24,6 +24,7 @@
 #include "emu/labs/lab.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/write_signals.hpp"
+#include "srd/base/joined.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::cli {
@@ -92,14 +93,6 @@ Nics nics_of(const nlohmann::json& weftd, const std::string& host) {
   return nics;
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : " ") + word;
-  }
-  return text;
-}
-
 // Shows what there is of the lab, also if that is only a part: a lab whose weftd or containers have
 // died can still be asked about.
 int status(const Options& options) {
@@ -146,7 +139,7 @@ int status(const Options& options) {
     }
     fmt::print("{:<12}{:<14}{:<16}{:>9}  {}\n", node["node"].get<std::string>(), state,
                node["address"].get<std::string>(), node["processes"].get<std::size_t>(),
-               joined(node["nics"].get<std::vector<std::string>>()));
+               joined(node["nics"].get<std::vector<std::string>>(), " "));
   }
   return kSuccess;
 }

@@ -149,12 +149,12 @@ std::string mistake_in(const Options& options) {
     return fmt::format("there is no rank {} to be the root", session.root);
   }
   const bool pairs = collectives::is_point_to_point(session.operation);
-  if (session.operation == collectives::Operation::hypercube &&
+  if (session.operation == collectives::NcclOperation::hypercube &&
       !std::has_single_bit(session.ranks)) {
     return "a hypercube needs 2, 4, 8, ... ranks";
   }
   if (session.algorithm == collectives::Algorithm::tree &&
-      session.operation != collectives::Operation::all_reduce) {
+      session.operation != collectives::NcclOperation::all_reduce) {
     return "only all_reduce goes along trees";
   }
   if (session.algorithm == collectives::Algorithm::pat &&
@@ -427,7 +427,7 @@ void register_nccl_perf(CLI::App& program, Work& work) {
   add_ground(*command, *options);
   command->callback([&work, options] {
     SessionOptions& session = options->session;
-    session.operation = static_cast<collectives::Operation>(
+    session.operation = static_cast<collectives::NcclOperation>(
         index_of(collectives::kOperationNames, options->operation));
     session.type = static_cast<collectives::Type>(index_of(collectives::kTypeNames, options->type));
     session.reduction = static_cast<collectives::Reduction>(

@@ -8,7 +8,6 @@
 #include <array>
 #include <charconv>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -22,6 +21,7 @@
 #include "emu/cli/real_range.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/cli/workloads/live.hpp"
+#include "emu/cli/write_file.hpp"
 #include "emu/fabric/yaml_reader.hpp"
 #include "integration/workloads/step_report.hpp"
 #include "integration/workloads/virtual_run.hpp"
@@ -266,12 +266,7 @@ int run(Options options) {
   }
   print_rows(options, all);
   if (!options.report.empty()) {
-    std::ofstream file(options.report, std::ios::binary);
-    file << workloads::step_page(title_of(options), all);
-    file.close();
-    if (!file) {
-      throw std::runtime_error(options.report + ": cannot be written");
-    }
+    write_file(options.report, workloads::step_page(title_of(options), all));
     if (!options.json) {
       fmt::print("# picture: {}\n", options.report);
     }

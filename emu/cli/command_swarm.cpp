@@ -94,7 +94,7 @@ class Runner {
     for (std::uint64_t i = next_++; i < options_.seeds; i = next_++) {
       const std::uint64_t seed = options_.first + i;
       current_seed = seed;
-      const swarm::Outcome outcome = swarm::carry_out(swarm::make_plan(seed));
+      const swarm::RunOutcome outcome = swarm::carry_out(swarm::make_plan(seed));
       const std::lock_guard lock{mutex_};
       tally_.add(seed, outcome);
       if (tally_.failures.size() >= options_.failures) {

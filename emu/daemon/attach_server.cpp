@@ -66,7 +66,7 @@ struct AttachServer::Newcomer {
 // The control thread's half of an attached process; the forwarding thread's half is its Slot.
 struct AttachServer::Process {
   std::uint64_t number = 0;
-  Registry::Place place;
+  PlaceRegistry::Place place;
   std::unique_ptr<ClientWatch> socket;
   std::unique_ptr<Watch> end;  // a pidfd: shows the end even if a child keeps the socket open
   std::int32_t pid = 0;

@@ -25,7 +25,7 @@
 #include "emu/daemon/event_log.hpp"
 #include "emu/daemon/network_control.hpp"
 #include "emu/daemon/notices.hpp"
-#include "emu/daemon/registry.hpp"
+#include "emu/daemon/place_registry.hpp"
 #include "emu/daemon/tap_donors.hpp"
 #include "srd/base/result.hpp"
 
@@ -101,7 +101,7 @@ class AttachServer {
   EventLog& events_;
   Options options_;
   Admission admission_;
-  Registry registry_;
+  PlaceRegistry registry_;
   TapDonors taps_;
   std::unique_ptr<Acceptor> acceptor_;
   boost::asio::steady_timer sweep_;

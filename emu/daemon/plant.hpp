@@ -36,7 +36,7 @@ struct SlotCounters {
 };
 
 // A process on a NIC, as the forwarding thread knows it. The control thread's half is
-// AttachServer::Process; the place that both stand for is Registry::Place.
+// AttachServer::Process; the place that both stand for is PlaceRegistry::Place.
 struct Slot {
   static constexpr std::size_t kAsked = 64;
 

@@ -3,6 +3,8 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <charconv>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -73,5 +75,14 @@ struct Manifest {
 [[nodiscard]] YAML::Node value_of(const YAML::Node& map, const char* key);
 // A scalar's text, or `otherwise`.
 [[nodiscard]] std::string text_of(const YAML::Node& node, const std::string& otherwise = "");
+// A number of digits alone, as Kubernetes counts devices, functions and pods. None if the text is
+// anything else, or says more than `Number` holds.
+template <class Number>
+[[nodiscard]] std::optional<Number> whole_number(const std::string& text) {
+  Number number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return status == std::errc{} && end == text.data() + text.size() ? std::optional(number)
+                                                                   : std::nullopt;
+}
 
 }  // namespace weft::k8s

@@ -5,20 +5,11 @@
 #include "emu/k8s/objects.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 #include "emu/fabric/nearest_word.hpp"
 
 namespace weft::k8s {
 namespace {
-
-// 0 where the text is no number: not known.
-unsigned number_of(const YAML::Node& node) {
-  const std::string text = text_of(node);
-  unsigned number = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return status == std::errc{} && end == text.data() + text.size() ? number : 0;
-}
 
 // A node may be described by two objects, in either order.
 ClusterNode& node_called(const std::string& name, const FilePlace& place, Objects& objects) {
@@ -140,7 +131,7 @@ void read_node_state(const Manifest& manifest, Objects& objects) {
     node.pfs.push_back(
         {text_of(value_of(interface, "name")), text_of(value_of(interface, "vendor")),
          text_of(value_of(interface, "deviceID")), text_of(value_of(interface, "pciAddress")),
-         number_of(value_of(interface, "totalvfs"))});
+         whole_number<unsigned>(text_of(value_of(interface, "totalvfs"))).value_or(0)});
   }
 }
 

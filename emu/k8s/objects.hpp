@@ -74,7 +74,7 @@ struct NetworkAttachment {
 };
 
 // How many devices of a resource a pod asks for, and where it says so.
-struct Request {
+struct DeviceRequest {
   std::uint64_t count = 0;
   FilePlace place;
 };
@@ -87,9 +87,9 @@ struct Pod {
   std::string name;
   std::string name_space;
   Labels node_selector;
-  std::string node;                          // the only one that it may be on; empty: any
-  bool on_each_node = false;                 // one for each node that it selects
-  std::map<std::string, Request> resources;  // of all its containers; devices only
+  std::string node;                                // the only one that it may be on; empty: any
+  bool on_each_node = false;                       // one for each node that it selects
+  std::map<std::string, DeviceRequest> resources;  // of all its containers; devices only
   std::vector<NetworkAttachment> attachments;
   FilePlace annotation;
   Labels labels;

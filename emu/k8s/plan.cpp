@@ -10,16 +10,13 @@
 #include <set>
 
 #include "emu/fabric/nearest_word.hpp"
+#include "srd/base/joined.hpp"
 
 namespace weft::k8s {
 namespace {
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : ", ") + word;
-  }
-  return text.empty() ? "none" : text;
+std::string listed(const std::vector<std::string>& names) {
+  return names.empty() ? "none" : joined(names, ", ");
 }
 
 // Plans all pods in the order of the files. Devices and addresses that a pod has taken are gone for
@@ -101,7 +98,7 @@ class Planner {
       complain(
           pod.annotation, pod,
           "attaches the network '" + attachment.name + "', which nothing here makes",
-          meant.empty() ? "the networks are " + joined(names) : "did you mean '" + meant + "'?");
+          meant.empty() ? "the networks are " + listed(names) : "did you mean '" + meant + "'?");
     }
     return all;
   }
@@ -139,7 +136,7 @@ class Planner {
           names, [&](const std::string& name) { return name.ends_with("/" + bare); });
       const std::string meant = same != names.end() ? *same : fabric::nearest_word(resource, names);
       complain(request.place, pod, "asks for " + resource + ", which no node has",
-               meant.empty() ? "the nodes have " + joined(names) +
+               meant.empty() ? "the nodes have " + listed(names) +
                                    " (--resource NAME=N adds devices of another plugin)"
                              : "did you mean " + meant + "?");
     }
@@ -194,7 +191,7 @@ class Planner {
         largest = std::max(largest, node.all(lacking));
       }
     }
-    const Request& request = pod.resources.at(lacking);
+    const DeviceRequest& request = pod.resources.at(lacking);
     if (request.count > largest) {
       complain(request.place, pod,
                "asks for " + std::to_string(request.count) + " of " + lacking +
@@ -370,7 +367,7 @@ void check_network_resources(PodPlan& plan) {
     plan.findings.error(
         network.place,
         network.title() + " takes devices of " + network.resource + ", which no policy makes here",
-        meant.empty() ? "the nodes have " + joined(names) : "did you mean " + meant + "?");
+        meant.empty() ? "the nodes have " + listed(names) : "did you mean " + meant + "?");
   }
 }
 

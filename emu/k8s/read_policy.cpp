@@ -3,7 +3,6 @@
 // What the operator's webhook would refuse is a finding, and so is what it lets through and nobody
 // can want (no NIC selected, RDMA with functions that vfio-pci takes away from the kernel).
 #include <algorithm>
-#include <charconv>
 
 #include "emu/k8s/objects.hpp"
 
@@ -21,13 +20,6 @@ const std::vector<std::string> kSpecKeys{
     "excludeTopology", "externallyManaged", "bridge"};
 const std::vector<std::string> kSelectorKeys{"vendor", "deviceID", "pfNames", "rootDevices",
                                              "netFilter"};
-
-std::optional<unsigned> number_of(const std::string& text) {
-  unsigned number = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return status == std::errc{} && end == text.data() + text.size() ? std::optional(number)
-                                                                   : std::nullopt;
-}
 
 // Whether the device plugin takes that name: letters, digits and underscores.
 bool is_resource_name(const std::string& name) {
@@ -91,7 +83,7 @@ class PolicyReader {
 
   void read_numbers() {
     const YAML::Node vfs = value_of(spec_, "numVfs");
-    const auto count = number_of(text_of(vfs));
+    const auto count = whole_number<unsigned>(text_of(vfs));
     if (!count || *count == 0 || *count > kMaxVfs) {
       complain(
           vfs.IsDefined() ? vfs : spec_,
@@ -100,7 +92,7 @@ class PolicyReader {
     }
     policy_.num_vfs = count.value_or(0);
     if (const YAML::Node node = value_of(spec_, "priority"); node.IsDefined()) {
-      const auto priority = number_of(text_of(node));
+      const auto priority = whole_number<unsigned>(text_of(node));
       if (!priority || *priority > kMaxPriority) {
         complain(node, "has the priority '" + text_of(node) + "'", "from 0, which wins, to 99");
       }
@@ -138,9 +130,9 @@ class PolicyReader {
     if (hash != std::string::npos) {
       const std::string range = text.substr(hash + 1);
       const std::size_t dash = range.find('-');
-      const auto first = number_of(range.substr(0, dash));
+      const auto first = whole_number<unsigned>(range.substr(0, dash));
       const auto last =
-          dash == std::string::npos ? std::nullopt : number_of(range.substr(dash + 1));
+          dash == std::string::npos ? std::nullopt : whole_number<unsigned>(range.substr(dash + 1));
       if (!first || !last || *first > *last) {
         complain(node, "has the pfName '" + text + "'", "NAME, or NAME#FIRST-LAST for some VFs");
         return;

@@ -1,7 +1,6 @@
 // Owns reading what makes pods: Pod, Job, CronJob, MPIJob, Deployment, StatefulSet, ReplicaSet,
 // DaemonSet.
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -18,14 +17,6 @@ const std::set<std::string> kMakers{"Job",        "CronJob",     "MPIJob",   "De
                                     "ReplicaSet", "StatefulSet", "DaemonSet"};
 // More than any lab here could start.
 constexpr std::uint64_t kMaxReplicas = 10'000;
-
-// Whole numbers only, as Kubernetes counts devices and pods.
-std::optional<std::uint64_t> number_of(const std::string& text) {
-  std::uint64_t number = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return status == std::errc{} && end == text.data() + text.size() ? std::optional(number)
-                                                                   : std::nullopt;
-}
 
 // Names of devices have a prefix with a dot or a slash; cpu, memory, hugepages-2Mi and the like are
 // the kubelet's own.
@@ -154,11 +145,11 @@ class PodReader {
     }
   }
 
-  using Requests = std::map<std::string, Request>;
+  using Requests = std::map<std::string, DeviceRequest>;
 
   static void add_up(const Requests& more, Requests& sum) {
     for (const auto& [resource, request] : more) {
-      Request& all = sum[resource];
+      DeviceRequest& all = sum[resource];
       // A sum that wrapped around would ask for little.
       const std::uint64_t room = std::numeric_limits<std::uint64_t>::max() - all.count;
       all.count += std::min(request.count, room);
@@ -182,7 +173,7 @@ class PodReader {
       Requests at_once = staying;
       add_up(own, at_once);
       for (const auto& [resource, request] : at_once) {
-        Request& before = most[resource];
+        DeviceRequest& before = most[resource];
         before = request.count > before.count ? request : before;
       }
       if (text_of(value_of(node, "restartPolicy")) == "Always") {
@@ -191,7 +182,7 @@ class PodReader {
     }
     add_up(staying, pod_.resources);
     for (const auto& [resource, request] : most) {
-      Request& all = pod_.resources[resource];
+      DeviceRequest& all = pod_.resources[resource];
       all = request.count > all.count ? request : all;
     }
   }
@@ -217,7 +208,7 @@ class PodReader {
           continue;
         }
         const FilePlace place = place_of(manifest_, pair.first);
-        const auto count = number_of(text_of(pair.second));
+        const auto count = whole_number<std::uint64_t>(text_of(pair.second));
         if (!count) {
           findings_.error(place,
                           pod_.owner + " asks for '" + text_of(pair.second) + "' of " + resource,
@@ -254,7 +245,7 @@ std::uint64_t count_of(const Manifest& manifest, const YAML::Node& node, std::ui
   if (!node.IsDefined() || node.IsNull()) {
     return otherwise;
   }
-  const auto count = number_of(text_of(node));
+  const auto count = whole_number<std::uint64_t>(text_of(node));
   if (!count || *count > kMaxReplicas) {
     findings.error(place_of(manifest, node),
                    manifest.title() + " asks for '" + text_of(node) + "' pods",
@@ -280,7 +271,7 @@ void add_pods(const Pod& pod, std::uint64_t count, const std::string& suffix, Ob
 // allows (6 unless it says otherwise).
 unsigned attempts_of(const YAML::Node& spec) {
   constexpr std::uint64_t kUsual = 6;
-  const auto limit = number_of(text_of(value_of(spec, "backoffLimit")));
+  const auto limit = whole_number<std::uint64_t>(text_of(value_of(spec, "backoffLimit")));
   return static_cast<unsigned>(std::min(limit.value_or(kUsual), kMaxReplicas)) + 1;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "emu/labs/engine.hpp"
+#include "emu/labs/container_engine.hpp"
 #include "emu/labs/lab_file.hpp"
 #include "emu/labs/lab_record.hpp"
 #include "emu/labs/lab_start.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "emu/labs/engine.hpp"
+#include "emu/labs/container_engine.hpp"
 #include "emu/labs/lab_file.hpp"
 #include "emu/labs/lab_record.hpp"
 #include "emu/launch/host_environment.hpp"

@@ -123,7 +123,7 @@ Outcome<void> Nic::destroy_ah(std::uint32_t pd, std::uint16_t ah) {
 
 // Numbers are tried in turn from the one after the latest. One is skipped while completions of its
 // former owner are still to come, or while the library's table has another queue pair in its place.
-Outcome<Qp*> Nic::create_qp(const QpInit& init) {
+Outcome<DatagramQp*> Nic::create_qp(const QpInit& init) {
   if (!domains_.has(init.pd)) {
     return refuse(EINVAL);
   }
@@ -137,7 +137,7 @@ Outcome<Qp*> Nic::create_qp(const QpInit& init) {
       continue;
     }
     if (slot == nullptr) {
-      slot = std::make_unique<Qp>();
+      slot = std::make_unique<DatagramQp>();
       slot->number_ = config_.first_qpn + index;
     }
     next_qp_ = index + 1;
@@ -155,7 +155,7 @@ Outcome<Qp*> Nic::create_qp(const QpInit& init) {
 
 // The engine sees nothing of attributes that only a NIC has (P_Key index, port, starting PSN): they
 // are kept to be read back.
-Outcome<void> Nic::modify_qp(Qp& qp, std::uint32_t mask, const QpAttributes& attributes) {
+Outcome<void> Nic::modify_qp(DatagramQp& qp, std::uint32_t mask, const QpAttributes& attributes) {
   const auto next =
       check_modify(QpRules{qp.init_.type, config_.rnr_retry}, qp.state_, mask, attributes);
   if (!next) {
@@ -180,7 +180,7 @@ Outcome<void> Nic::modify_qp(Qp& qp, std::uint32_t mask, const QpAttributes& att
   return enter(qp, *next, merged);
 }
 
-Outcome<void> Nic::enter(Qp& qp, QpState next, const QpAttributes& attributes) {
+Outcome<void> Nic::enter(DatagramQp& qp, QpState next, const QpAttributes& attributes) {
   const srd::Qpn number{qp.number_};
   switch (next) {
     case QpState::reset:
@@ -223,7 +223,7 @@ Outcome<void> Nic::enter(Qp& qp, QpState next, const QpAttributes& attributes) {
   return {};
 }
 
-void Nic::close_endpoint(Qp& qp) {
+void Nic::close_endpoint(DatagramQp& qp) {
   if (qp.open_) {
     engine_.close_endpoint(srd::Qpn{qp.number_});
     qp.open_ = false;
@@ -232,14 +232,14 @@ void Nic::close_endpoint(Qp& qp) {
 
 // No work of this queue pair completes any more, whether it is in the engine, ended there, or never
 // entered it.
-void Nic::forget_work(Qp& qp) {
+void Nic::forget_work(DatagramQp& qp) {
   ++qp.generation_;
   close_endpoint(qp);
   std::erase_if(local_, [&qp](const WorkCompletion& done) { return done.qp == &qp; });
 }
 
 // The object stays: completions that are still in the engine point to it.
-void Nic::destroy_qp(Qp& qp) {
+void Nic::destroy_qp(DatagramQp& qp) {
   forget_work(qp);
   qp.state_ = QpState::reset;
   qp.used_ = false;

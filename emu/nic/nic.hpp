@@ -48,7 +48,7 @@ struct QpInit {
 
 // A queue pair. Nic makes it, changes it, and keeps it; its address and number are used again for
 // another one when nothing of it is left in the engine.
-class Qp {
+class DatagramQp {
  public:
   [[nodiscard]] std::uint32_t number() const { return number_; }
   [[nodiscard]] QpType type() const { return init_.type; }
@@ -94,16 +94,17 @@ class Nic {
   [[nodiscard]] Outcome<void> destroy_ah(std::uint32_t pd, std::uint16_t ah);
 
   // --- Queue pairs.
-  [[nodiscard]] Outcome<Qp*> create_qp(const QpInit& init);
-  void set_owner(Qp& qp, void* owner) { qp.init_.owner = owner; }
-  [[nodiscard]] Outcome<void> modify_qp(Qp& qp, std::uint32_t mask, const QpAttributes& attributes);
+  [[nodiscard]] Outcome<DatagramQp*> create_qp(const QpInit& init);
+  void set_owner(DatagramQp& qp, void* owner) { qp.init_.owner = owner; }
+  [[nodiscard]] Outcome<void> modify_qp(DatagramQp& qp, std::uint32_t mask,
+                                        const QpAttributes& attributes);
   // Cancels its outstanding work, which gives no completions.
-  void destroy_qp(Qp& qp);
+  void destroy_qp(DatagramQp& qp);
 
   // --- Work. False: the engine is full and has taken nothing; offer the work again after poll().
   // An error in the work itself becomes the status of its completion.
-  [[nodiscard]] bool post_send(Qp& qp, const SendWork& work);
-  [[nodiscard]] bool post_receive(Qp& qp, const ReceiveWork& work);
+  [[nodiscard]] bool post_send(DatagramQp& qp, const SendWork& work);
+  [[nodiscard]] bool post_receive(DatagramQp& qp, const ReceiveWork& work);
   [[nodiscard]] std::size_t poll(std::span<WorkCompletion> completions);
   // The same for one; false if nothing has ended.
   [[nodiscard]] bool next_completion(WorkCompletion& completion);
@@ -115,7 +116,7 @@ class Nic {
  private:
   // What a completion of the engine belongs to. Small: there is one per posted receive.
   struct Context {
-    Qp* qp = nullptr;
+    DatagramQp* qp = nullptr;
     std::uint64_t wr_id = 0;
     std::uint32_t generation = 0;
     std::uint32_t length = 0;
@@ -150,35 +151,36 @@ class Nic {
   // one more.
   [[nodiscard]] srd::PeerId peer_of(AddressHandle& ah, std::uint32_t qpn);
   // Checks a request, and finds the memory that it names. What it allocates goes with the context.
-  [[nodiscard]] WorkStatus prepare(const Qp& qp, const SendWork& work, std::uint32_t context,
-                                   srd::SegmentList& segments);
+  [[nodiscard]] WorkStatus prepare(const DatagramQp& qp, const SendWork& work,
+                                   std::uint32_t context, srd::SegmentList& segments);
   // Turns pieces of registered memory into segments, and notes in `user` which regions are in use.
   // Stops at the first one that is not allowed.
-  [[nodiscard]] WorkStatus resolve(const Qp& qp, std::span<const Sge> sges, srd::Access access,
-                                   Context& user, std::span<srd::Segment> segments,
-                                   std::uint64_t& length);
-  [[nodiscard]] std::uint32_t new_context(Qp& qp, std::uint64_t wr_id, Operation operation);
-  [[nodiscard]] srd::PostResult post_to_engine(const Qp& qp, const SendWork& work, srd::PeerId peer,
-                                               std::uint32_t context,
+  [[nodiscard]] WorkStatus resolve(const DatagramQp& qp, std::span<const Sge> sges,
+                                   srd::Access access, Context& user,
+                                   std::span<srd::Segment> segments, std::uint64_t& length);
+  [[nodiscard]] std::uint32_t new_context(DatagramQp& qp, std::uint64_t wr_id, Operation operation);
+  [[nodiscard]] srd::PostResult post_to_engine(const DatagramQp& qp, const SendWork& work,
+                                               srd::PeerId peer, std::uint32_t context,
                                                const srd::SegmentList& segments);
   // The request goes to this NIC itself, and config().loopback says that such packets are lost.
-  [[nodiscard]] bool vanishes(const Qp& qp, const SendWork& work) const;
+  [[nodiscard]] bool vanishes(const DatagramQp& qp, const SendWork& work) const;
   void release(std::uint32_t context);
-  void complete_locally(Qp& qp, const SendWork& work, WorkStatus status, std::uint32_t length);
+  void complete_locally(DatagramQp& qp, const SendWork& work, WorkStatus status,
+                        std::uint32_t length);
   // The queue pair's completion for one of the engine's. False: the program is not told, because
   // the queue pair was reset or destroyed meanwhile.
   [[nodiscard]] bool translate(const srd::Completion& from, WorkCompletion& to);
   [[nodiscard]] bool translate_unsolicited(const srd::Completion& from, WorkCompletion& to);
   void fill_source(const srd::Completion& from, WorkCompletion& to);
   // Does what the state asks for in the engine: opens or closes the endpoint, lets it receive.
-  [[nodiscard]] Outcome<void> enter(Qp& qp, QpState next, const QpAttributes& attributes);
-  void close_endpoint(Qp& qp);
+  [[nodiscard]] Outcome<void> enter(DatagramQp& qp, QpState next, const QpAttributes& attributes);
+  void close_endpoint(DatagramQp& qp);
   // Libraries keep queue pairs in a table with as many places as the device has queue pairs, by
   // their numbers: two that exist at a time must not share a place.
   [[nodiscard]] bool& table_place(std::uint32_t number) {
     return qp_table_[number & (qp_table_.size() - 1)].taken;
   }
-  void forget_work(Qp& qp);
+  void forget_work(DatagramQp& qp);
 
   NicConfig config_;
   Domains& domains_;
@@ -186,7 +188,7 @@ class Nic {
   std::vector<Handles> handles_of_;  // by domain
   std::vector<AddressHandle> handles_;
   std::vector<std::uint16_t> free_handles_;
-  std::vector<std::unique_ptr<Qp>> qps_;
+  std::vector<std::unique_ptr<DatagramQp>> qps_;
   struct TablePlace {
     bool taken = false;
   };

@@ -76,8 +76,8 @@ WorkStatus to_work_status(srd::Status status) {
 // Turns scatter/gather entries into memory. Each entry counts as a user of its region, so that
 // deregister() knows whether there is work in the engine to end. The first entry that is wrong ends
 // it; release() gives back what was counted until then.
-WorkStatus Nic::resolve(const Qp& qp, std::span<const Sge> sges, srd::Access access, Context& user,
-                        std::span<srd::Segment> segments, std::uint64_t& length) {
+WorkStatus Nic::resolve(const DatagramQp& qp, std::span<const Sge> sges, srd::Access access,
+                        Context& user, std::span<srd::Segment> segments, std::uint64_t& length) {
   std::size_t used = 0;
   for (const Sge& sge : sges) {
     if (sge.length == 0) {
@@ -98,7 +98,7 @@ WorkStatus Nic::resolve(const Qp& qp, std::span<const Sge> sges, srd::Access acc
 
 // The parts of a request that do not depend on the peer: operation, memory, length. Inline data is
 // copied here, because the program may overwrite it as soon as the post returns.
-WorkStatus Nic::prepare(const Qp& qp, const SendWork& work, std::uint32_t context,
+WorkStatus Nic::prepare(const DatagramQp& qp, const SendWork& work, std::uint32_t context,
                         srd::SegmentList& segments) {
   Context& kept = contexts_[context];
   std::uint64_t length = 0;
@@ -155,7 +155,7 @@ srd::PeerId Nic::peer_of(AddressHandle& ah, std::uint32_t qpn) {
   return peer;
 }
 
-std::uint32_t Nic::new_context(Qp& qp, std::uint64_t wr_id, Operation operation) {
+std::uint32_t Nic::new_context(DatagramQp& qp, std::uint64_t wr_id, Operation operation) {
   const std::uint32_t index = contexts_.allocate();
   if (index != Slab<Context>::kNone) {
     contexts_[index] =
@@ -179,7 +179,8 @@ void Nic::release(std::uint32_t context) {
 }
 
 // For work that never enters the engine. Its completion comes before those of the engine.
-void Nic::complete_locally(Qp& qp, const SendWork& work, WorkStatus status, std::uint32_t length) {
+void Nic::complete_locally(DatagramQp& qp, const SendWork& work, WorkStatus status,
+                           std::uint32_t length) {
   local_.push_back(WorkCompletion{.qp = &qp,
                                   .wr_id = work.wr_id,
                                   .status = status,
@@ -189,14 +190,14 @@ void Nic::complete_locally(Qp& qp, const SendWork& work, WorkStatus status, std:
 
 // Work for this very NIC where loopback is off: a NIC without it sends such packets and never sees
 // them again, so the work completes well and nothing arrives.
-bool Nic::vanishes(const Qp& qp, const SendWork& work) const {
+bool Nic::vanishes(const DatagramQp& qp, const SendWork& work) const {
   const auto& ah = handles_[work.ah];
   return !config_.loopback && ah.pd == qp.init_.pd && ah.address == config_.address;
 }
 
 // Checks in the order of a NIC: state, address handle, the request itself, the peer. What fails a
 // check is completed with an error, and so is taken all the same.
-bool Nic::post_send(Qp& qp, const SendWork& work) {
+bool Nic::post_send(DatagramQp& qp, const SendWork& work) {
   if (qp.state_ == QpState::error) {
     complete_locally(qp, work, WorkStatus::flushed, 0);
     return true;
@@ -245,7 +246,7 @@ bool Nic::post_send(Qp& qp, const SendWork& work) {
 
 // The engine's three kinds of requests. An operation without one never gets here: prepare() has
 // refused it.
-srd::PostResult Nic::post_to_engine(const Qp& qp, const SendWork& work, srd::PeerId peer,
+srd::PostResult Nic::post_to_engine(const DatagramQp& qp, const SendWork& work, srd::PeerId peer,
                                     std::uint32_t context, const srd::SegmentList& segments) {
   const srd::RequestBase base{
       .peer = peer,
@@ -280,7 +281,7 @@ srd::PostResult Nic::post_to_engine(const Qp& qp, const SendWork& work, srd::Pee
 }
 
 // A receive on a queue pair without endpoint (in RESET or ERR) ends as flushed.
-bool Nic::post_receive(Qp& qp, const ReceiveWork& work) {
+bool Nic::post_receive(DatagramQp& qp, const ReceiveWork& work) {
   const std::uint32_t context = new_context(qp, work.wr_id, Operation::receive);
   if (context == Slab<Context>::kNone) {
     return false;
@@ -340,7 +341,7 @@ void Nic::fill_source(const srd::Completion& from, WorkCompletion& to) {
 // queue pair.
 bool Nic::translate_unsolicited(const srd::Completion& from, WorkCompletion& to) {
   const std::uint32_t index = from.endpoint.value() - config_.first_qpn;
-  Qp* const qp = index < qps_.size() ? qps_[index].get() : nullptr;
+  DatagramQp* const qp = index < qps_.size() ? qps_[index].get() : nullptr;
   if (qp == nullptr || !qp->open_) {
     return false;
   }
@@ -359,7 +360,7 @@ bool Nic::translate(const srd::Completion& from, WorkCompletion& to) {
   }
   const auto index = static_cast<std::uint32_t>(from.cookie);
   const Context& kept = contexts_[index];
-  Qp& qp = *kept.qp;
+  DatagramQp& qp = *kept.qp;
   const bool current = qp.used_ && kept.generation == qp.generation_;
   to = WorkCompletion{.qp = &qp,
                       .wr_id = kept.wr_id,

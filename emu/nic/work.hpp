@@ -12,7 +12,7 @@
 
 namespace weft::nic {
 
-class Qp;
+class DatagramQp;
 
 inline constexpr std::size_t kMaxSges = 2;  // of a request
 inline constexpr std::size_t kMaxReceiveSges = srd::kMaxReceiveSegments;
@@ -83,7 +83,7 @@ enum class WorkStatus : std::uint8_t {
 
 // How one request or receive ended. The fields after `operation` count for receives.
 struct WorkCompletion {
-  Qp* qp = nullptr;
+  DatagramQp* qp = nullptr;
   std::uint64_t wr_id = 0;
   WorkStatus status = WorkStatus::ok;
   Operation operation = Operation::send;

@@ -2,7 +2,7 @@
 //
 // One guest runs one job and ends. It boots from an image that it cannot change (image.hpp), finds
 // its job and its network in files of `folder`, which QEMU shows it as fw_cfg, and joins weftd's
-// network by datagrams, a frame each (place.hpp). init.sh is its first process.
+// network by datagrams, a frame each (guest_place.hpp). init.sh is its first process.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "emu/softroce/place.hpp"
+#include "emu/softroce/guest_place.hpp"
 #include "srd/base/result.hpp"
 
 namespace weft::softroce {
@@ -20,7 +20,7 @@ namespace weft::softroce {
 struct GuestOptions {
   std::string folder;  // of ours, for the files that QEMU reads and writes
   std::string image;   // folder with `kernel` and `initrd`
-  Place place;
+  GuestPlace place;
   // A folder of this machine's whose files the guest sees as its own; "": those of the image. What
   // the job writes stays in the guest's memory.
   std::string root{};

@@ -13,7 +13,7 @@ namespace weft::softroce {
 namespace {
 
 // In QEMU's options a comma begins the next field; two commas stand for one of the text.
-std::string escaped(const std::string& text) {
+std::string with_doubled_commas(const std::string& text) {
   std::string result;
   for (const char c : text) {
     result += c;
@@ -32,7 +32,7 @@ std::vector<std::string> qemu_words(const GuestOptions& options, const GuestStre
   for (const std::byte b : mac) {
     octets.push_back(std::to_integer<int>(b));
   }
-  const std::string folder = escaped(options.folder);
+  const std::string folder = with_doubled_commas(options.folder);
   std::vector<std::string> words{
       kQemu, "-machine", options.kvm ? "q35,accel=kvm" : "q35,accel=tcg", "-cpu",
       options.kvm ? "host" : "max", "-smp", "1", "-m", std::to_string(options.memory_mib),
@@ -54,25 +54,25 @@ std::vector<std::string> qemu_words(const GuestOptions& options, const GuestStre
                  {"-chardev", fmt::format("file,id={},path=/dev/fd/{}", name, fd), "-device",
                   fmt::format("virtserialport,chardev={0},name=weft.{0}", name)});
   }
-  words.insert(
-      words.end(),
-      {"-netdev",
-       fmt::format("dgram,id=fabric,local.type=unix,local.path={},remote.type=unix,"
-                   "remote.path={}",
-                   escaped(options.place.own_socket), escaped(options.place.network_socket)),
-       "-device",
-       fmt::format("virtio-net-pci,netdev=fabric,mac={:02x},host_mtu={},romfile=",
-                   fmt::join(octets, ":"), options.place.mtu)});
+  words.insert(words.end(),
+               {"-netdev",
+                fmt::format("dgram,id=fabric,local.type=unix,local.path={},remote.type=unix,"
+                            "remote.path={}",
+                            with_doubled_commas(options.place.own_socket),
+                            with_doubled_commas(options.place.network_socket)),
+                "-device",
+                fmt::format("virtio-net-pci,netdev=fabric,mac={:02x},host_mtu={},romfile=",
+                            fmt::join(octets, ":"), options.place.mtu)});
   if (!options.capture.empty()) {
     words.insert(words.end(),
                  {"-object", fmt::format("filter-dump,id=dump,netdev=fabric,file={},maxlen=65536",
-                                         escaped(options.capture))});
+                                         with_doubled_commas(options.capture))});
   }
   if (!options.root.empty()) {
     words.insert(words.end(), {"-fw_cfg", "name=opt/weft/root,string=9p", "-fsdev",
                                fmt::format("local,id=root,path={},security_model=none,readonly=on,"
                                            "multidevs=remap",
-                                           escaped(options.root)),
+                                           with_doubled_commas(options.root)),
                                "-device", "virtio-9p-pci,fsdev=root,mount_tag=root"});
   }
   // A NIC of its own, so that what goes to this machine never passes the network under test.

@@ -31,7 +31,7 @@ bool loses_packets(const Plan& plan) {
   });
 }
 
-bool is_anonymous(const Request& request) {
+bool is_anonymous(const PostedRequest& request) {
   return request.kind == Kind::send && request.step.length < kNumbered && !request.step.immediate;
 }
 
@@ -52,10 +52,10 @@ void Judge::condemn(std::string text) {
   }
 }
 
-// Looks the number up, which a Request does not know; only a broken rule pays for it.
-std::string Judge::name(const Request& request) const {
+// Looks the number up, which a PostedRequest does not know; only a broken rule pays for it.
+std::string Judge::name(const PostedRequest& request) const {
   std::uint64_t number = 0;
-  for (const Request& r : requests_) {
+  for (const PostedRequest& r : requests_) {
     ++number;
     if (&r == &request) {
       break;
@@ -64,7 +64,7 @@ std::string Judge::name(const Request& request) const {
   return "request " + std::to_string(number) + " (" + to_string(request.step) + ")";
 }
 
-void Judge::accepted(const Request& request) {
+void Judge::accepted(const PostedRequest& request) {
   ++open_;
   ++open_of_[request.step.host];
   if (is_anonymous(request)) {
@@ -78,9 +78,9 @@ void Judge::accepted(const Request& request) {
 // is freed as a process's memory is when it ends: an engine that still touched it would be caught
 // by the address sanitizer.
 void Judge::orphan(std::uint32_t host) {
-  for (Request& request : requests_) {
-    if (request.step.host == host && request.state == Request::State::open) {
-      request.state = Request::State::orphaned;
+  for (PostedRequest& request : requests_) {
+    if (request.step.host == host && request.state == PostedRequest::State::open) {
+      request.state = PostedRequest::State::orphaned;
       request.buffer.free();
       --open_;
       --open_of_[host];
@@ -96,13 +96,13 @@ void Judge::orphan(std::uint32_t host) {
 
 // Open requests of either host to the other.
 std::uint32_t Judge::open_requests_between(std::uint32_t a, std::uint32_t b) const {
-  return static_cast<std::uint32_t>(std::ranges::count_if(requests_, [&](const Request& r) {
-    return r.state == Request::State::open &&
+  return static_cast<std::uint32_t>(std::ranges::count_if(requests_, [&](const PostedRequest& r) {
+    return r.state == PostedRequest::State::open &&
            ((r.step.host == a && r.step.peer == b) || (r.step.host == b && r.step.peer == a));
   }));
 }
 
-Request* Judge::request_of(std::uint64_t number) {
+PostedRequest* Judge::request_of(std::uint64_t number) {
   return number >= 1 && number <= requests_.size() ? &requests_[number - 1] : nullptr;
 }
 
@@ -121,16 +121,16 @@ void Judge::completed(TimePoint now, std::uint32_t host, const srd::Completion& 
 // explanation, and memory must agree with it.
 void Judge::completed_request(TimePoint now, std::uint32_t host,
                               const srd::Completion& completion) {
-  Request* request = request_of(completion.cookie);
+  PostedRequest* request = request_of(completion.cookie);
   if (request == nullptr || request->step.host != host) {
     return condemn("host " + std::to_string(host) +
                    " has a completion for a request it never made");
   }
-  if (request->state != Request::State::open) {
+  if (request->state != PostedRequest::State::open) {
     return condemn(name(*request) + " completes a second time");
   }
   const Step& step = request->step;
-  request->state = Request::State::done;
+  request->state = PostedRequest::State::done;
   request->status = completion.status;
   --open_;
   --open_of_[host];
@@ -158,7 +158,7 @@ void Judge::completed_request(TimePoint now, std::uint32_t host,
 
 // The one status that each flaw must end with. With no flaw that is `ok`; with a flaw `ok` is
 // itself a broken rule.
-bool Judge::flaw_explains(const Request& request, Status status) const {
+bool Judge::flaw_explains(const PostedRequest& request, Status status) const {
   switch (request.step.flaw) {
     case Flaw::none:
       return status == Status::ok;
@@ -181,7 +181,7 @@ bool Judge::flaw_explains(const Request& request, Status status) const {
 
 // Why a request may have ended so. Nothing but `ok` explains itself; for each other status there
 // must have been something that leads to it, between the posting and the end of the request.
-bool Judge::explained(TimePoint now, const Request& request, Status status) const {
+bool Judge::explained(TimePoint now, const PostedRequest& request, Status status) const {
   const Step& step = request.step;
   if (flaw_explains(request, status) || srd::mutated(srd::Mutation::explain_everything)) {
     return true;
@@ -210,7 +210,7 @@ bool Judge::explained(TimePoint now, const Request& request, Status status) cons
 }
 
 // Whether a lack of receives can end the request.
-bool Judge::may_lack_receive(const Request& request) const {
+bool Judge::may_lack_receive(const PostedRequest& request) const {
   const Step& step = request.step;
   const EndpointPlan& target = plan_.hosts[step.peer].endpoints[step.peer_endpoint];
   const bool needs_receive =
@@ -223,7 +223,7 @@ bool Judge::may_lack_receive(const Request& request) const {
 // polled, from the posting of a request to its end, there was one all the time.
 void Judge::polled(std::uint32_t host) {
   std::erase_if(doubted_, [&](std::uint64_t number) {
-    const Request& request = requests_[number - 1];
+    const PostedRequest& request = requests_[number - 1];
     const Step& step = request.step;
     if (step.peer != host) {
       return false;
@@ -237,21 +237,21 @@ void Judge::polled(std::uint32_t host) {
 
 // Whether the peer had a later life than the one that the poster's engine knew when the request was
 // posted. If it knew none, a late packet of a former life may have introduced that one.
-bool Judge::restart_explains(const Request& request) const {
+bool Judge::restart_explains(const PostedRequest& request) const {
   const std::size_t lives = processes_[request.step.peer].size();
   return lives > 1 + request.known_incarnation.value_or(0);
 }
 
 // Whether the request may have reached a later life than the one that its key belongs to: only a
 // sender that knew no life of the peer may address another one.
-bool Judge::met_later_life(const Request& request) const {
+bool Judge::met_later_life(const PostedRequest& request) const {
   return !request.known_incarnation &&
          processes_[request.step.peer].size() > 1 + request.target_incarnation;
 }
 
 // A long silence ends all requests that are under way, even one that was posted near its end. Two
 // things must be true of it: the host has waited so long, and the network is the reason.
-bool Judge::silence_explains(TimePoint now, const Request& request, Status status) const {
+bool Judge::silence_explains(TimePoint now, const PostedRequest& request, Status status) const {
   const Step& step = request.step;
   const srd::EngineConfig& engine = plan_.hosts[step.host].engine;
   // Time-outs that take peer_timeout together end the peer. The first of them may be of a packet
@@ -281,7 +281,7 @@ bool Judge::silence_explains(TimePoint now, const Request& request, Status statu
 }
 
 // Checks what a finished request has done to memory.
-void Judge::check_effect(const Request& request, std::uint64_t number, std::uint32_t host) {
+void Judge::check_effect(const PostedRequest& request, std::uint64_t number, std::uint32_t host) {
   const Step& step = request.step;
   const bool ok = request.status == Status::ok;
   if (request.buffer.exists() && !request.buffer.margins_intact()) {
@@ -305,7 +305,7 @@ void Judge::check_effect(const Request& request, std::uint64_t number, std::uint
 }
 
 // A read must bring the content of the life that it asked.
-void Judge::check_read(const Request& request) {
+void Judge::check_read(const PostedRequest& request) {
   const auto bytes = request.buffer.bytes();
   const std::uint64_t content =
       processes_[request.step.peer][request.target_incarnation].content_key();
@@ -320,10 +320,10 @@ void Judge::check_read(const Request& request) {
 // A write has ended well, and its immediate data, if any, has been delivered: from now on no byte
 // may arrive in its place. Not where strangers replay packets: those may write whatever they have a
 // key for.
-void Judge::take_back_place(Request& request) {
+void Judge::take_back_place(PostedRequest& request) {
   const bool announced = !request.step.immediate || !request.delivered_to.empty();
   if (strangers_ || request.kind != Kind::write || !request.has_place || !announced ||
-      request.state != Request::State::done || request.status != Status::ok) {
+      request.state != PostedRequest::State::done || request.status != Status::ok) {
     return;
   }
   Process::Region& region = *request.target;
@@ -365,16 +365,16 @@ void Judge::check_at_the_end() {
     polled(host);
   }
   std::map<Anonymous, std::uint32_t> anonymous_ok;
-  for (const Request& request : requests_) {
+  for (const PostedRequest& request : requests_) {
     const Step& s = request.step;
-    if (request.state == Request::State::open) {
+    if (request.state == PostedRequest::State::open) {
       condemn(name(request) + " has not completed");
     }
-    if (request.state == Request::State::done && request.buffer.exists() &&
+    if (request.state == PostedRequest::State::done && request.buffer.exists() &&
         !request.buffer.still_scribbled()) {
       condemn(name(request) + ": its memory was written after its completion");
     }
-    if (request.state != Request::State::done || request.status != Status::ok) {
+    if (request.state != PostedRequest::State::done || request.status != Status::ok) {
       continue;
     }
     const bool announces =

@@ -25,7 +25,7 @@ namespace weft::swarm {
 inline constexpr std::uint32_t kNumbered = 8;
 
 // One accepted request. Its number is its cookie and, in the low 32 bits, its immediate data.
-struct Request {
+struct PostedRequest {
   // Orphaned: the process that posted it has crashed, so it never completes.
   enum class State : std::uint8_t { open, done, orphaned };
   srd::Completion::Kind kind = srd::Completion::Kind::send;
@@ -76,7 +76,7 @@ class Judge {
   void condemn(std::string text);
 
   // --- The account
-  Request& new_request() { return requests_.emplace_back(); }
+  PostedRequest& new_request() { return requests_.emplace_back(); }
   void withdraw_last_request() { requests_.pop_back(); }
   [[nodiscard]] std::uint64_t last_cookie() const { return requests_.size(); }
   PostedReceive& new_receive() { return receives_.emplace_back(); }
@@ -84,13 +84,13 @@ class Judge {
   [[nodiscard]] std::uint64_t last_receive_cookie() const {
     return kReceiveCookie + receives_.size();
   }
-  void accepted(const Request& request);
+  void accepted(const PostedRequest& request);
   // The process has crashed: none of its requests will complete.
   void orphan(std::uint32_t host);
   [[nodiscard]] std::uint32_t open_requests() const { return open_; }
   [[nodiscard]] std::uint32_t open_requests_of(std::uint32_t host) const { return open_of_[host]; }
   [[nodiscard]] std::uint32_t open_requests_between(std::uint32_t from, std::uint32_t to) const;
-  [[nodiscard]] const std::deque<Request>& requests() const { return requests_; }
+  [[nodiscard]] const std::deque<PostedRequest>& requests() const { return requests_; }
 
   // A completion that an application polled. `from` is the host that the completion's peer names,
   // or kNobody for a stranger. Only successful completions have a peer that is looked at.
@@ -112,25 +112,26 @@ class Judge {
   void check_write_immediate(TimePoint now, std::uint32_t host, const srd::Completion& completion,
                              std::uint32_t from);
   void heard_of_stranger();
-  void delivered(TimePoint now, Request& request, std::uint32_t host);
-  void check_effect(const Request& request, std::uint64_t number, std::uint32_t host);
-  void check_read(const Request& request);
-  void take_back_place(Request& request);
-  [[nodiscard]] bool explained(TimePoint now, const Request& request, srd::Status status) const;
-  [[nodiscard]] bool may_lack_receive(const Request& request) const;
-  [[nodiscard]] bool flaw_explains(const Request& request, srd::Status status) const;
-  [[nodiscard]] bool silence_explains(TimePoint now, const Request& request,
+  void delivered(TimePoint now, PostedRequest& request, std::uint32_t host);
+  void check_effect(const PostedRequest& request, std::uint64_t number, std::uint32_t host);
+  void check_read(const PostedRequest& request);
+  void take_back_place(PostedRequest& request);
+  [[nodiscard]] bool explained(TimePoint now, const PostedRequest& request,
+                               srd::Status status) const;
+  [[nodiscard]] bool may_lack_receive(const PostedRequest& request) const;
+  [[nodiscard]] bool flaw_explains(const PostedRequest& request, srd::Status status) const;
+  [[nodiscard]] bool silence_explains(TimePoint now, const PostedRequest& request,
                                       srd::Status status) const;
-  [[nodiscard]] bool restart_explains(const Request& request) const;
-  [[nodiscard]] bool met_later_life(const Request& request) const;
-  [[nodiscard]] Request* request_of(std::uint64_t number);
+  [[nodiscard]] bool restart_explains(const PostedRequest& request) const;
+  [[nodiscard]] bool met_later_life(const PostedRequest& request) const;
+  [[nodiscard]] PostedRequest* request_of(std::uint64_t number);
   [[nodiscard]] const Process& process(std::uint32_t host) const { return processes_[host].back(); }
   // The application of the host polls rarely, and learns late what has happened; rules about what
   // it must know by now do not hold for it.
   [[nodiscard]] bool is_lazy(std::uint32_t host) const {
     return plan_.hosts[host].poll_interval > Duration::zero();
   }
-  [[nodiscard]] std::string name(const Request& request) const;
+  [[nodiscard]] std::string name(const PostedRequest& request) const;
   void check_regions(std::uint32_t host, const Process& process);
 
   // Messages too short to carry their number, by everything that is known of them.
@@ -143,7 +144,7 @@ class Judge {
   bool strangers_;  // the plan replays messages from addresses where no host is
   bool loses_packets_;
   std::string verdict_;
-  std::deque<Request> requests_;
+  std::deque<PostedRequest> requests_;
   std::deque<PostedReceive> receives_;
   // Requests that were refused for lack of a receive by a lazy host, until it has polled.
   std::vector<std::uint64_t> doubted_;

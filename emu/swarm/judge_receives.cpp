@@ -103,7 +103,7 @@ void Judge::check_message(TimePoint now, std::uint32_t host, const srd::Completi
   if (length >= kNumbered) {
     std::memcpy(&number, bytes.data(), sizeof number);
   }
-  Request* request = request_of(number);
+  PostedRequest* request = request_of(number);
   if (request == nullptr || request->kind != Kind::send || request->step.peer != host ||
       request->step.host != from || request->step.length != length) {
     return condemn("host " + std::to_string(host) + " received a message that nobody sent to it");
@@ -131,7 +131,7 @@ void Judge::check_write_immediate(TimePoint now, std::uint32_t host,
   if (from == VirtualNetwork::kNobody) {
     return heard_of_stranger();
   }
-  Request* request = request_of(completion.immediate);
+  PostedRequest* request = request_of(completion.immediate);
   if (request == nullptr || request->kind != Kind::write || !request->step.immediate ||
       request->step.peer != host || request->step.host != from || !completion.has_immediate) {
     return condemn("immediate data that nobody sent");
@@ -153,7 +153,7 @@ void Judge::check_write_immediate(TimePoint now, std::uint32_t host,
 
 // At most once per life of the receiver; and nothing of a former life of the sender once the
 // receiver knows the next one.
-void Judge::delivered(TimePoint now, Request& request, std::uint32_t host) {
+void Judge::delivered(TimePoint now, PostedRequest& request, std::uint32_t host) {
   const std::uint32_t here = process(host).incarnation();
   const std::uint32_t from = request.step.host;
   if (std::find(request.delivered_to.begin(), request.delivered_to.end(), here) !=

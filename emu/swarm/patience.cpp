@@ -31,7 +31,7 @@ class Wait {
   }
 
   // The payload of a read flows towards the host that asked.
-  void add(const Request& request) {
+  void add(const PostedRequest& request) {
     const Step& step = request.step;
     const bool read = request.kind == srd::Completion::Kind::read;
     const std::uint32_t mtu = plan_.hosts[step.host].engine.mtu_payload;
@@ -129,10 +129,10 @@ class Wait {
 
 }  // namespace
 
-Duration longest_wait(const Plan& plan, const std::deque<Request>& requests) {
+Duration longest_wait(const Plan& plan, const std::deque<PostedRequest>& requests) {
   Wait wait{plan};
-  for (const Request& request : requests) {
-    if (request.state == Request::State::open) {
+  for (const PostedRequest& request : requests) {
+    if (request.state == PostedRequest::State::open) {
       wait.add(request);
     }
   }

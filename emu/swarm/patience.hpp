@@ -12,6 +12,6 @@ namespace weft::swarm {
 // requests leave, flow by flow, at one packet per round trip at least, through ports of the link's
 // rate, into receives that applications post when they poll. A request that is still open after
 // that is taken for lost.
-[[nodiscard]] Duration longest_wait(const Plan& plan, const std::deque<Request>& requests);
+[[nodiscard]] Duration longest_wait(const Plan& plan, const std::deque<PostedRequest>& requests);
 
 }  // namespace weft::swarm

@@ -302,7 +302,7 @@ void Run::final_round(bool strict) {
   }
   wait_for_everything(phase);
   for (const std::uint64_t number : numbers) {
-    const Request& r = judge_.requests()[number - 1];
+    const PostedRequest& r = judge_.requests()[number - 1];
     if (strict && good() && r.status != srd::Status::ok) {
       judge_.condemn("after everything has healed, " + to_string(r.step) + " ends with " +
                      srd::to_string(r.status));
@@ -346,7 +346,7 @@ void Run::wait_for_silence() {
 // Two parts: the steps of the plan until end_of_faults, in which a request may fail if there is a
 // reason; then, with all faults gone, everything ends, all hosts reach each other, and silence
 // falls. The first violation ends the run.
-Outcome Run::finish() {
+RunOutcome Run::finish() {
   for (const Step& step : plan_.steps) {
     advance_to(start_ + step.at);
     if (!good()) {
@@ -376,6 +376,6 @@ Outcome Run::finish() {
   return std::move(outcome_);
 }
 
-Outcome carry_out(const Plan& plan, const Trace& trace) { return Run(plan, trace).finish(); }
+RunOutcome carry_out(const Plan& plan, const Trace& trace) { return Run(plan, trace).finish(); }
 
 }  // namespace weft::swarm

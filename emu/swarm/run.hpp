@@ -12,7 +12,7 @@
 namespace weft::swarm {
 
 // What a run was like. Two runs of one plan agree in every field.
-struct Outcome {
+struct RunOutcome {
   std::string failure;  // empty: nothing was broken
   std::uint64_t digest = 0;
   std::uint64_t packets = 0;
@@ -25,6 +25,6 @@ struct Outcome {
 // Called with one line for every event, as it happens.
 using Trace = std::function<void(const std::string& line)>;
 
-[[nodiscard]] Outcome carry_out(const Plan& plan, const Trace& trace = {});
+[[nodiscard]] RunOutcome carry_out(const Plan& plan, const Trace& trace = {});
 
 }  // namespace weft::swarm

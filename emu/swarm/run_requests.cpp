@@ -63,7 +63,7 @@ RegionKind region_for(const Step& step) {
 
 // Chooses the region and the address of a write or a read, wrong ones where the step has a flaw.
 // False: the region is used up, and the step is left out.
-bool Run::choose_place(const Step& step, Request& r, std::uint64_t& address) {
+bool Run::choose_place(const Step& step, PostedRequest& r, std::uint64_t& address) {
   Process& target = process(step.peer);
   const RegionKind kind = region_for(step);
   const std::uint64_t size = region_size(kind);
@@ -119,7 +119,7 @@ void Run::request(const Step& step) {
   if (!process(step.host).open[step.endpoint]) {
     return;
   }
-  Request& r = judge_.new_request();
+  PostedRequest& r = judge_.new_request();
   const std::uint64_t number = judge_.last_cookie();
   r.kind = step.act == Act::send ? Kind::send : step.act == Act::write ? Kind::write : Kind::read;
   r.step = step;
@@ -158,7 +158,7 @@ void Run::request(const Step& step) {
   fairness_.posted(world_.now(), number, step, judge_.open_requests_between(step.host, step.peer));
 }
 
-bool Run::post(const Step& step, Request& r, std::uint64_t address) {
+bool Run::post(const Step& step, PostedRequest& r, std::uint64_t address) {
   srd::Engine& engine = world_.engine(step.host);
   const EndpointPlan& target = plan_.hosts[step.peer].endpoints[step.peer_endpoint];
   const auto peer =

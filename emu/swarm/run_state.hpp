@@ -20,7 +20,7 @@ namespace weft::swarm {
 class Run {
  public:
   Run(const Plan& plan, const Trace& trace);
-  Outcome finish();
+  RunOutcome finish();
 
  private:
   // --- Time
@@ -34,8 +34,8 @@ class Run {
   void perform_on_host(const Step& step);
   void perform_on_network(const Step& step);
   void request(const Step& step);
-  [[nodiscard]] bool choose_place(const Step& step, Request& r, std::uint64_t& address);
-  [[nodiscard]] bool post(const Step& step, Request& r, std::uint64_t address);
+  [[nodiscard]] bool choose_place(const Step& step, PostedRequest& r, std::uint64_t& address);
+  [[nodiscard]] bool post(const Step& step, PostedRequest& r, std::uint64_t address);
   void post_receives(std::uint32_t host, std::uint32_t endpoint, std::uint32_t count);
   void replenish(std::uint32_t host);
   void endpoint_comes(std::uint32_t host, std::uint32_t endpoint);
@@ -67,7 +67,7 @@ class Run {
   Fairness fairness_;
   Attacker attacker_;
   Digest digest_;
-  Outcome outcome_;
+  RunOutcome outcome_;
   TimePoint start_;
   // By host.
   std::vector<TimePoint> next_poll_;

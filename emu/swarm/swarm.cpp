@@ -46,7 +46,7 @@ Plan shrink(const Plan& plan, const std::function<bool(const Plan&)>& fails, std
   return best;
 }
 
-void Tally::add(std::uint64_t seed, const Outcome& outcome) {
+void Tally::add(std::uint64_t seed, const RunOutcome& outcome) {
   ++seeds;
   packets += outcome.packets;
   requests += outcome.requests;

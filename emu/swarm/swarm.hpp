@@ -20,7 +20,7 @@ namespace weft::swarm {
 // and the digest must be the same. Not thread-safe; the caller has a lock.
 class Tally {
  public:
-  void add(std::uint64_t seed, const Outcome& outcome);
+  void add(std::uint64_t seed, const RunOutcome& outcome);
 
   std::uint64_t seeds = 0;
   std::uint64_t packets = 0;

@@ -108,12 +108,6 @@ void reduce_with(std::byte* target, const std::byte* other, std::size_t count) {
   }
 }
 
-// The other operations only move elements: these may have any bits, NaNs among them.
-bool reduces(Operation operation) {
-  return operation == Operation::all_reduce || operation == Operation::reduce ||
-         operation == Operation::reduce_scatter;
-}
-
 // The input element. Where elements are only moved they have any bits, and so have integers in
 // sums, which wrap; integer factors are odd, so that no product loses bits. Floating-point sums
 // must not depend on their order: all of them stay below the last whole number up to which the type
@@ -123,9 +117,9 @@ T value(const Pattern& pattern, const Problem& problem, std::uint32_t rank, std:
   const std::uint64_t lot = mix64(index ^ std::uint64_t{rank} << 40 ^ pattern.round << 48);
   const bool factor = pattern.reduction == Reduction::prod;
   if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(factor && reduces(problem.operation) ? lot | 1 : lot);
+    return static_cast<T>(factor && is_reduction(problem.operation) ? lot | 1 : lot);
   }
-  if (!reduces(problem.operation)) {
+  if (!is_reduction(problem.operation)) {
     T any;
     std::memcpy(static_cast<void*>(&any), &lot, sizeof any);
     return any;
@@ -145,24 +139,24 @@ T expected(const Pattern& pattern, const Problem& problem, std::size_t index) {
   const Counts counts = counts_of(problem);
   const std::size_t part = counts.shown;
   switch (problem.operation) {
-    case Operation::all_gather:
-    case Operation::gather:
-    case Operation::hypercube:
+    case NcclOperation::all_gather:
+    case NcclOperation::gather:
+    case NcclOperation::hypercube:
       return value<T>(pattern, problem, static_cast<std::uint32_t>(index / part), index % part);
-    case Operation::broadcast:
+    case NcclOperation::broadcast:
       return value<T>(pattern, problem, problem.root, index);
-    case Operation::scatter:
+    case NcclOperation::scatter:
       return value<T>(pattern, problem, problem.root, problem.rank * part + index);
-    case Operation::sendrecv:
+    case NcclOperation::sendrecv:
       return value<T>(pattern, problem, (problem.rank + problem.ranks - 1) % problem.ranks, index);
-    case Operation::alltoall:
+    case NcclOperation::alltoall:
       return value<T>(pattern, problem, static_cast<std::uint32_t>(index / part),
                       problem.rank * part + index % part);
     default:
       break;
   }
   const std::size_t at =
-      problem.operation == Operation::reduce_scatter ? problem.rank * part + index : index;
+      problem.operation == NcclOperation::reduce_scatter ? problem.rank * part + index : index;
   T result = value<T>(pattern, problem, 0, at);
   for (std::uint32_t rank = 1; rank < problem.ranks; ++rank) {
     result = combine(pattern.reduction, result, value<T>(pattern, problem, rank, at));
@@ -223,7 +217,7 @@ void fill_input(const Pattern& pattern, const Problem& problem, std::span<std::b
 std::size_t count_wrong(const Pattern& pattern, const Problem& problem,
                         std::span<const std::byte> output) {
   const bool at_root =
-      problem.operation == Operation::reduce || problem.operation == Operation::gather;
+      problem.operation == NcclOperation::reduce || problem.operation == NcclOperation::gather;
   if (at_root && problem.rank != problem.root) {
     return 0;
   }

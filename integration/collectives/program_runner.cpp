@@ -14,7 +14,7 @@
 
 namespace weft::collectives {
 
-ProgramRunner::ProgramRunner(const RunnerSetup& setup, const Program& program, Ends ends)
+ProgramRunner::ProgramRunner(const RunnerSetup& setup, const RankProgram& program, Ends ends)
     : setup_(setup), program_(program), ends_(std::move(ends)), taken_(ends_.from.size()) {
   if (program.protocol != Protocol::simple) {
     const std::size_t bytes = data_bytes(program.protocol, setup.slot_bytes);
@@ -51,7 +51,7 @@ void ProgramRunner::check_size(std::size_t end, std::size_t bytes) const {
 
 // Whether everything has come that the step receives. With lines it takes the data out as far as
 // they have come: `taken_` remembers that, so that no line is looked at twice.
-bool ProgramRunner::has_come(const Step& step, std::size_t bytes) {
+bool ProgramRunner::has_come(const ProgramStep& step, std::size_t bytes) {
   bool all = true;
   for (std::size_t i = 0; i < ends_.from.size(); ++i) {
     ReceiveChannel& end = *ends_.from[i];
@@ -71,7 +71,7 @@ bool ProgramRunner::has_come(const Step& step, std::size_t bytes) {
   return all;
 }
 
-bool ProgramRunner::has_room(const Step& step) const {
+bool ProgramRunner::has_room(const ProgramStep& step) const {
   for (std::size_t i = 0; i < ends_.to.size(); ++i) {
     if (step.sends_to(i) && ends_.to[i]->slot() == nullptr) {
       return false;
@@ -80,7 +80,7 @@ bool ProgramRunner::has_room(const Step& step) const {
   return true;
 }
 
-void ProgramRunner::hand_over(const Step& step, std::size_t bytes, const std::byte* out) {
+void ProgramRunner::hand_over(const ProgramStep& step, std::size_t bytes, const std::byte* out) {
   const bool simple = program_.protocol == Protocol::simple;
   const std::size_t wire = simple ? bytes : line_bytes(program_.protocol, bytes);
   for (std::size_t i = 0; i < ends_.from.size(); ++i) {
@@ -108,7 +108,7 @@ void ProgramRunner::hand_over(const Step& step, std::size_t bytes, const std::by
 bool ProgramRunner::step_once(std::span<std::byte> input, std::span<std::byte> output) {
   const std::size_t element = size_of(setup_.type);
   const bool simple = program_.protocol == Protocol::simple;
-  const Step& step = program_.steps[step_];
+  const ProgramStep& step = program_.steps[step_];
   const Slice slice =
       simple ? slice_of(step.count, program_.slices, slice_, setup_.slot_bytes / element)
              : Slice{0, step.count};
@@ -117,7 +117,7 @@ bool ProgramRunner::step_once(std::span<std::byte> input, std::span<std::byte> o
     return false;
   }
   const auto at = [&](std::span<std::byte> user, std::size_t offset) {
-    return offset == Step::kNone ? nullptr : user.data() + (offset + slice.offset) * element;
+    return offset == ProgramStep::kNone ? nullptr : user.data() + (offset + slice.offset) * element;
   };
   // What goes out is made in the first slot, or where lines are made of it; the result is a copy.
   std::byte* const result = at(output, step.to);

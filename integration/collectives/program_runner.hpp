@@ -32,7 +32,7 @@ struct Ends {
 // One program at work: a position in its steps. `program` and the channels have to outlive it.
 class ProgramRunner {
  public:
-  ProgramRunner(const RunnerSetup& setup, const Program& program, Ends ends);
+  ProgramRunner(const RunnerSetup& setup, const RankProgram& program, Ends ends);
 
   // All has been done, and the proxies have heard of every message.
   [[nodiscard]] bool finished() const;
@@ -42,14 +42,14 @@ class ProgramRunner {
  private:
   [[nodiscard]] bool step_once(std::span<std::byte> input, std::span<std::byte> output);
   // Whether all that the step needs is here. Simple: the messages; else the lines.
-  [[nodiscard]] bool has_come(const Step& step, std::size_t bytes);
-  [[nodiscard]] bool has_room(const Step& step) const;
+  [[nodiscard]] bool has_come(const ProgramStep& step, std::size_t bytes);
+  [[nodiscard]] bool has_room(const ProgramStep& step) const;
   // Leaves the received slots, and sends what is in `out`.
-  void hand_over(const Step& step, std::size_t bytes, const std::byte* out);
+  void hand_over(const ProgramStep& step, std::size_t bytes, const std::byte* out);
   void check_size(std::size_t end, std::size_t bytes) const;
 
   RunnerSetup setup_;
-  const Program& program_;
+  const RankProgram& program_;
   Ends ends_;
   // The slice that comes next.
   std::size_t step_ = 0;

@@ -6,24 +6,15 @@
 #include "integration/collectives/rank.hpp"
 
 #include <sched.h>
-#include <time.h>
 
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 
+#include "integration/collectives/clock.hpp"
 #include "integration/collectives/leaving.hpp"
 
 namespace weft::collectives {
-namespace {
-
-TimePoint now() {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return time_at(std::chrono::seconds{time.tv_sec} + std::chrono::nanoseconds{time.tv_nsec});
-}
-
-}  // namespace
 
 Rank::Rank(Net& net, Board& board, const RankConfig& config)
     : net_(net), board_(board), config_(config), where_(board.where(config.rank)) {
@@ -117,12 +108,12 @@ struct Rank::Making {
 
 // Finds the connections that the programs need and that are not there yet. For each that receives,
 // this rank listens from now on and puts the handle into the mail.
-void Rank::plan(const std::vector<Program>& programs, std::vector<Making>& sends,
+void Rank::plan(const std::vector<RankProgram>& programs, std::vector<Making>& sends,
                 std::vector<Making>& receives) {
   const auto known = [](const std::vector<Making>& all, const Key& key) {
     return std::any_of(all.begin(), all.end(), [&](const Making& one) { return one.key == key; });
   };
-  for (const Program& program : programs) {
+  for (const RankProgram& program : programs) {
     const std::uint32_t channel = channel_of(program);
     const std::size_t buffer = buffer_of(config_.buffers, program);
     for (const std::uint32_t peer : program.to) {
@@ -194,14 +185,14 @@ void Rank::run(const Problem& problem, std::span<std::byte> input, std::span<std
   const std::string what = std::string("runs ") + to_string(problem.operation) + " of " +
                            std::to_string(problem.bytes) + " bytes";
   // Programs of one phase run interleaved, as channels of a GPU do; none waits for another's turn.
-  const std::vector<Program> programs = programs_of(problem);
+  const std::vector<RankProgram> programs = programs_of(problem);
   std::uint32_t last_phase = 0;
-  for (const Program& program : programs) {
+  for (const RankProgram& program : programs) {
     last_phase = std::max(last_phase, program.phase);
   }
   for (std::uint32_t phase = 0; phase <= last_phase; ++phase) {
     std::vector<ProgramRunner> runners;
-    for (const Program& program : programs) {
+    for (const RankProgram& program : programs) {
       if (program.phase == phase) {
         runners.push_back(begin(program, audit));
       }
@@ -217,7 +208,7 @@ void Rank::run(const Problem& problem, std::span<std::byte> input, std::span<std
   }
 }
 
-ProgramRunner Rank::begin(const Program& program, bool audit) {
+ProgramRunner Rank::begin(const RankProgram& program, bool audit) {
   const std::uint32_t channel = channel_of(program);
   Transfer transfer{program.slices * program.steps_of_slice, program.steps_of_slice, 0, false};
   Ends ends;

@@ -54,13 +54,13 @@ class Rank {
  private:
   using Key = std::tuple<std::uint32_t, std::uint32_t>;  // peer, channel
 
-  [[nodiscard]] std::uint32_t channel_of(const Program& program) const {
+  [[nodiscard]] std::uint32_t channel_of(const RankProgram& program) const {
     return program.point_to_point ? config_.channels : program.channel;
   }
   struct Making;
-  void plan(const std::vector<Program>& programs, std::vector<Making>& sends,
+  void plan(const std::vector<RankProgram>& programs, std::vector<Making>& sends,
             std::vector<Making>& receives);
-  [[nodiscard]] ProgramRunner begin(const Program& program, bool audit);
+  [[nodiscard]] ProgramRunner begin(const RankProgram& program, bool audit);
   // Lets the proxies of all connections go on. Returns whether anything moved.
   bool progress();
   // `what` the rank is doing, for reports of a hang.

@@ -20,6 +20,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "integration/collectives/clock.hpp"
 #include "srd/base/death_signal.hpp"
 
 namespace weft::collectives {
@@ -28,12 +29,6 @@ namespace {
 constexpr int kShowStack = SIGUSR2;
 constexpr Duration kLookEvery = std::chrono::milliseconds{10};
 constexpr Duration kTimeToShow = std::chrono::milliseconds{300};  // a stack
-
-TimePoint now() {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return time_at(std::chrono::seconds{time.tv_sec} + std::chrono::nanoseconds{time.tv_nsec});
-}
 
 void nap(Duration duration) {
   const timespec time{duration / std::chrono::seconds{1},

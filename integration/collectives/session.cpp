@@ -89,8 +89,8 @@ class Session {
 
   [[nodiscard]] Measured measure(std::size_t bytes, bool in_place) {
     // For these nccl-tests has no run in place.
-    const bool pairs =
-        options_.operation == Operation::sendrecv || options_.operation == Operation::alltoall;
+    const bool pairs = options_.operation == NcclOperation::sendrecv ||
+                       options_.operation == NcclOperation::alltoall;
     if (in_place && pairs) {
       return {};
     }
@@ -103,11 +103,12 @@ class Session {
     // In place as in nccl-tests: the smaller buffer is this rank's part of the larger one.
     if (in_place) {
       input = big.user();
-      if (options_.operation == Operation::all_gather || options_.operation == Operation::gather ||
-          options_.operation == Operation::hypercube) {
+      if (options_.operation == NcclOperation::all_gather ||
+          options_.operation == NcclOperation::gather ||
+          options_.operation == NcclOperation::hypercube) {
         input = input.subspan(rank_ * counts.send * what.element, counts.send * what.element);
-      } else if (options_.operation == Operation::reduce_scatter ||
-                 options_.operation == Operation::scatter) {
+      } else if (options_.operation == NcclOperation::reduce_scatter ||
+                 options_.operation == NcclOperation::scatter) {
         output = big.user().subspan(rank_ * counts.receive * what.element,
                                     counts.receive * what.element);
       }

@@ -22,7 +22,7 @@ struct Measured {
 };
 
 struct SessionOptions {
-  Operation operation = Operation::all_reduce;
+  NcclOperation operation = NcclOperation::all_reduce;
   std::uint32_t ranks = 2;
   std::uint32_t threads = 1;  // ranks of a process
   std::uint32_t channels = 2;

@@ -22,39 +22,44 @@ Counts counts_of(const Problem& problem) {
   const std::size_t all = problem.bytes / problem.element;
   const std::size_t part = all / problem.ranks;
   switch (problem.operation) {
-    case Operation::all_gather:
-    case Operation::gather:
-    case Operation::hypercube:
+    case NcclOperation::all_gather:
+    case NcclOperation::gather:
+    case NcclOperation::hypercube:
       return {part, part * problem.ranks, part};
-    case Operation::reduce_scatter:
-    case Operation::scatter:
+    case NcclOperation::reduce_scatter:
+    case NcclOperation::scatter:
       return {part * problem.ranks, part, part};
-    case Operation::alltoall:
+    case NcclOperation::alltoall:
       return {part * problem.ranks, part * problem.ranks, part};
     default:
       return {all, all, all};
   }
 }
 
-std::size_t Program::messages_in(std::size_t end) const {
-  return slices *
-         static_cast<std::size_t>(std::count_if(
-             steps.begin(), steps.end(), [&](const Step& one) { return one.receives_from(end); }));
+std::size_t RankProgram::messages_in(std::size_t end) const {
+  return slices * static_cast<std::size_t>(std::count_if(
+                      steps.begin(), steps.end(),
+                      [&](const ProgramStep& one) { return one.receives_from(end); }));
 }
 
-std::size_t Program::messages_out(std::size_t end) const {
-  return slices *
-         static_cast<std::size_t>(std::count_if(
-             steps.begin(), steps.end(), [&](const Step& one) { return one.sends_to(end); }));
+std::size_t RankProgram::messages_out(std::size_t end) const {
+  return slices * static_cast<std::size_t>(
+                      std::count_if(steps.begin(), steps.end(),
+                                    [&](const ProgramStep& one) { return one.sends_to(end); }));
 }
 
-bool is_for_pat(Operation operation) {
-  return operation == Operation::all_gather || operation == Operation::reduce_scatter;
+bool is_reduction(NcclOperation operation) {
+  return operation == NcclOperation::all_reduce || operation == NcclOperation::reduce ||
+         operation == NcclOperation::reduce_scatter;
 }
 
-bool is_point_to_point(Operation operation) { return operation >= Operation::sendrecv; }
+bool is_for_pat(NcclOperation operation) {
+  return operation == NcclOperation::all_gather || operation == NcclOperation::reduce_scatter;
+}
 
-std::size_t buffer_of(const Buffers& buffers, const Program& program) {
+bool is_point_to_point(NcclOperation operation) { return operation >= NcclOperation::sendrecv; }
+
+std::size_t buffer_of(const Buffers& buffers, const RankProgram& program) {
   if (program.point_to_point) {
     return buffers.point_to_point * kSteps;
   }
@@ -70,20 +75,20 @@ std::size_t buffer_of(const Buffers& buffers, const Program& program) {
 }
 
 std::size_t chunk_of(const Problem& problem) {
-  Program program;
+  RankProgram program;
   program.protocol = problem.protocol;
   return data_bytes(problem.protocol, buffer_of(problem.buffers, program) / kSteps) /
          problem.element;
 }
 
-std::vector<Program> programs_of(const Problem& problem) {
+std::vector<RankProgram> programs_of(const Problem& problem) {
   if (is_point_to_point(problem.operation)) {
     return pair_programs(problem);
   }
   if (problem.algorithm == Algorithm::pat && is_for_pat(problem.operation)) {
     return pat_programs(problem);
   }
-  return problem.algorithm == Algorithm::tree && problem.operation == Operation::all_reduce
+  return problem.algorithm == Algorithm::tree && problem.operation == NcclOperation::all_reduce
              ? tree_programs(problem)
              : ring_programs(problem);
 }
@@ -116,16 +121,16 @@ std::vector<Slice> split_to_channels(std::size_t elements, std::size_t element,
   return parts;
 }
 
-double bus_factor(Operation operation, std::uint32_t ranks) {
+double bus_factor(NcclOperation operation, std::uint32_t ranks) {
   const double n = ranks;
   switch (operation) {
-    case Operation::all_reduce:
+    case NcclOperation::all_reduce:
       return 2 * (n - 1) / n;
-    case Operation::all_gather:
-    case Operation::reduce_scatter:
-    case Operation::alltoall:
-    case Operation::gather:
-    case Operation::scatter:
+    case NcclOperation::all_gather:
+    case NcclOperation::reduce_scatter:
+    case NcclOperation::alltoall:
+    case NcclOperation::gather:
+    case NcclOperation::scatter:
       return (n - 1) / n;
     default:
       return 1;

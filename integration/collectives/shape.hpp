@@ -15,7 +15,7 @@
 
 namespace weft::collectives {
 
-enum class Operation : std::uint8_t {
+enum class NcclOperation : std::uint8_t {
   all_reduce,
   all_gather,
   reduce_scatter,
@@ -30,15 +30,18 @@ enum class Operation : std::uint8_t {
 inline constexpr const char* kOperationNames[] = {
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
     "sendrecv",   "alltoall",   "gather",         "scatter",   "hypercube"};
-[[nodiscard]] inline const char* to_string(Operation operation) {
+[[nodiscard]] inline const char* to_string(NcclOperation operation) {
   return kOperationNames[static_cast<std::size_t>(operation)];
 }
 
 // A rank gives all that it has to each of the others, or gets it: over connections for this alone.
-[[nodiscard]] bool is_point_to_point(Operation operation);
+[[nodiscard]] bool is_point_to_point(NcclOperation operation);
+
+// Whether elements are combined. What only moves them takes any bits, NaNs among them.
+[[nodiscard]] bool is_reduction(NcclOperation operation);
 
 // NCCL has PAT for these only.
-[[nodiscard]] bool is_for_pat(Operation operation);
+[[nodiscard]] bool is_for_pat(NcclOperation operation);
 
 // pat: a binomial tree for each rank's part, all of them at the same time.
 enum class Algorithm : std::uint8_t { ring, tree, pat };
@@ -56,7 +59,7 @@ struct Buffers {
 };
 
 struct Problem {
-  Operation operation = Operation::all_reduce;
+  NcclOperation operation = NcclOperation::all_reduce;
   std::size_t bytes = 0;    // as the user says it: of the larger buffer
   std::size_t element = 4;  // bytes
   std::uint32_t ranks = 2;
@@ -78,7 +81,7 @@ struct Counts {
 
 // What a rank does with a chunk. Offsets and counts are elements; the data is what is received from
 // all ranks that the program receives from, and (or) what the input has.
-struct Step {
+struct ProgramStep {
   static constexpr std::size_t kNone = ~std::size_t{0};
   bool receives = false;
   bool sends = false;
@@ -99,7 +102,7 @@ struct Step {
 
 // The steps of a rank, one after the other, over a connection from each of some peers and to each
 // of others. Ends are numbered by their place in `from` and `to`.
-struct Program {
+struct RankProgram {
   std::uint32_t channel = 0;
   std::vector<std::uint32_t> from;
   std::vector<std::uint32_t> to;
@@ -108,7 +111,7 @@ struct Program {
   std::uint32_t phase = 0;           // begins when all of the phases before have ended
   std::uint32_t slices = 2;          // of a step: so many messages, the last ones may be empty
   std::uint32_t steps_of_slice = 2;  // of the connection's buffer
-  std::vector<Step> steps;
+  std::vector<ProgramStep> steps;
 
   // From and to one of its peers.
   [[nodiscard]] std::size_t messages_in(std::size_t end) const;
@@ -116,10 +119,10 @@ struct Program {
 };
 
 // Bytes of the connections' buffers for a program.
-[[nodiscard]] std::size_t buffer_of(const Buffers& buffers, const Program& program);
+[[nodiscard]] std::size_t buffer_of(const Buffers& buffers, const RankProgram& program);
 
 // Programs of one rank run at the same time, phase by phase.
-[[nodiscard]] std::vector<Program> programs_of(const Problem& problem);
+[[nodiscard]] std::vector<RankProgram> programs_of(const Problem& problem);
 
 // The elements of slice `index` of a chunk, from where on.
 struct Slice {
@@ -136,6 +139,6 @@ struct Slice {
 
 // Bus bandwidth as a multiple of algorithm bandwidth, as nccl-tests defines it: how often each byte
 // crosses a link.
-[[nodiscard]] double bus_factor(Operation operation, std::uint32_t ranks);
+[[nodiscard]] double bus_factor(NcclOperation operation, std::uint32_t ranks);
 
 }  // namespace weft::collectives

@@ -11,47 +11,47 @@ class Pairs {
   explicit Pairs(const Problem& problem) : problem_(problem) {}
 
   void send(std::uint32_t to, std::size_t from, std::size_t count, bool from_output = false) {
-    Program program = empty();
+    RankProgram program = empty();
     program.to = {to};
-    each_chunk(count, program, [&](Step& made, std::size_t base) {
+    each_chunk(count, program, [&](ProgramStep& made, std::size_t base) {
       made.sends = true;
       made.from_output = from_output;
       made.from = from + base;
     });
   }
   void receive(std::uint32_t from, std::size_t to, std::size_t count) {
-    Program program = empty();
+    RankProgram program = empty();
     program.from = {from};
-    each_chunk(count, program, [&](Step& made, std::size_t base) {
+    each_chunk(count, program, [&](ProgramStep& made, std::size_t base) {
       made.receives = true;
       made.to = to + base;
     });
   }
   // A rank's part for itself, which goes over no connection.
   void copy(std::size_t from, std::size_t to, std::size_t count) {
-    Program program = empty();
-    Step made = step(0, count, count);
+    RankProgram program = empty();
+    ProgramStep made = step(0, count, count);
     made.from = from;
     made.to = to;
     program.steps.push_back(made);
     programs_.push_back(std::move(program));
   }
   void next_phase() { ++phase_; }
-  [[nodiscard]] std::vector<Program> take() { return std::move(programs_); }
+  [[nodiscard]] std::vector<RankProgram> take() { return std::move(programs_); }
 
  private:
-  [[nodiscard]] Program empty() const {
-    Program program;
+  [[nodiscard]] RankProgram empty() const {
+    RankProgram program;
     program.point_to_point = true;
     program.slices = program.steps_of_slice = 1;
     program.phase = phase_;
     return program;
   }
   template <class F>
-  void each_chunk(std::size_t count, Program& program, F&& f) {
+  void each_chunk(std::size_t count, RankProgram& program, F&& f) {
     const std::size_t chunk = problem_.buffers.point_to_point / problem_.element;
     for (std::size_t base = 0; base < count; base += chunk) {
-      Step made = step(base, chunk, count);
+      ProgramStep made = step(base, chunk, count);
       f(made, base);
       program.steps.push_back(made);
     }
@@ -61,7 +61,7 @@ class Pairs {
   const Problem& problem_;
   // Of the programs that are made next.
   std::uint32_t phase_ = 0;
-  std::vector<Program> programs_;
+  std::vector<RankProgram> programs_;
 };
 
 // An all-gather in log2(ranks) phases: in each, two ranks exchange all that they have, so that each
@@ -79,7 +79,7 @@ void hypercube(const Problem& problem, std::size_t part, Pairs& pairs) {
 
 }  // namespace
 
-std::vector<Program> pair_programs(const Problem& problem) {
+std::vector<RankProgram> pair_programs(const Problem& problem) {
   const Counts counts = counts_of(problem);
   const std::size_t part = counts.shown;
   const std::uint32_t ranks = problem.ranks;
@@ -87,16 +87,16 @@ std::vector<Program> pair_programs(const Problem& problem) {
   const bool is_root = rank == problem.root;
   Pairs pairs(problem);
   switch (problem.operation) {
-    case Operation::sendrecv:
+    case NcclOperation::sendrecv:
       pairs.send((rank + 1) % ranks, 0, counts.send);
       pairs.receive((rank + ranks - 1) % ranks, 0, counts.send);
       break;
-    case Operation::hypercube:
+    case NcclOperation::hypercube:
       hypercube(problem, part, pairs);
       break;
-    case Operation::gather:
-    case Operation::scatter: {
-      const bool gathers = problem.operation == Operation::gather;
+    case NcclOperation::gather:
+    case NcclOperation::scatter: {
+      const bool gathers = problem.operation == NcclOperation::gather;
       if (!is_root) {
         gathers ? pairs.send(problem.root, 0, part) : pairs.receive(problem.root, 0, part);
         break;

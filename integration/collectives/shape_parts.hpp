@@ -16,8 +16,8 @@ namespace weft::collectives {
 }
 
 // A step for the elements from `offset` on: a whole chunk, or what is left before `end`.
-[[nodiscard]] inline Step step(std::size_t offset, std::size_t chunk, std::size_t end) {
-  Step made;
+[[nodiscard]] inline ProgramStep step(std::size_t offset, std::size_t chunk, std::size_t end) {
+  ProgramStep made;
   made.count = offset < end ? std::min(chunk, end - offset) : 0;
   return made;
 }
@@ -25,9 +25,9 @@ namespace weft::collectives {
 // Elements of a step.
 [[nodiscard]] std::size_t chunk_of(const Problem& problem);
 
-[[nodiscard]] std::vector<Program> ring_programs(const Problem& problem);
-[[nodiscard]] std::vector<Program> tree_programs(const Problem& problem);
-[[nodiscard]] std::vector<Program> pat_programs(const Problem& problem);
-[[nodiscard]] std::vector<Program> pair_programs(const Problem& problem);
+[[nodiscard]] std::vector<RankProgram> ring_programs(const Problem& problem);
+[[nodiscard]] std::vector<RankProgram> tree_programs(const Problem& problem);
+[[nodiscard]] std::vector<RankProgram> pat_programs(const Problem& problem);
+[[nodiscard]] std::vector<RankProgram> pair_programs(const Problem& problem);
 
 }  // namespace weft::collectives

@@ -20,7 +20,8 @@ struct Ring {
 // Each piece goes round the ring twice. On the first round each rank adds its own part to it and
 // passes it on, until it reaches the rank of the same number, which so has the sum; the second
 // round carries the sum to all. A rank begins with the piece of the rank before it.
-void all_reduce(const Ring& ring, const Slice& part, std::size_t chunk_limit, Program& program) {
+void all_reduce(const Ring& ring, const Slice& part, std::size_t chunk_limit,
+                RankProgram& program) {
   const std::size_t end = part.offset + part.count;
   for (std::size_t base = part.offset; base < end;) {
     const std::size_t left = end - base;
@@ -32,11 +33,11 @@ void all_reduce(const Ring& ring, const Slice& part, std::size_t chunk_limit, Pr
             : chunk_limit;
     const auto add = [&](std::uint32_t piece, bool receives, bool sends, bool reads, bool writes) {
       const std::size_t offset = base + piece * chunk;
-      Step made = step(offset, chunk, end);
+      ProgramStep made = step(offset, chunk, end);
       made.receives = receives;
       made.sends = sends;
-      made.from = reads ? offset : Step::kNone;
-      made.to = writes ? offset : Step::kNone;
+      made.from = reads ? offset : ProgramStep::kNone;
+      made.to = writes ? offset : ProgramStep::kNone;
       program.steps.push_back(made);
     };
     add(ring.before(1), false, true, true, false);
@@ -55,14 +56,14 @@ void all_reduce(const Ring& ring, const Slice& part, std::size_t chunk_limit, Pr
 
 // Each rank's part goes round once. The part of the next rank is not passed on: its owner has it.
 void all_gather(const Ring& ring, const Slice& part, std::size_t chunk, std::size_t per_rank,
-                Program& program) {
+                RankProgram& program) {
   const std::size_t end = part.offset + part.count;
   for (std::size_t base = part.offset; base < end; base += chunk) {
     const auto add = [&](std::uint32_t owner, bool receives, bool sends) {
-      Step made = step(base, chunk, end);
+      ProgramStep made = step(base, chunk, end);
       made.receives = receives;
       made.sends = sends;
-      made.from = receives ? Step::kNone : base;
+      made.from = receives ? ProgramStep::kNone : base;
       made.to = owner * per_rank + base;
       program.steps.push_back(made);
     };
@@ -76,15 +77,15 @@ void all_gather(const Ring& ring, const Slice& part, std::size_t chunk, std::siz
 
 // The first half of all_reduce().
 void reduce_scatter(const Ring& ring, const Slice& part, std::size_t chunk, std::size_t per_rank,
-                    Program& program) {
+                    RankProgram& program) {
   const std::size_t end = part.offset + part.count;
   for (std::size_t base = part.offset; base < end; base += chunk) {
     const auto add = [&](std::uint32_t owner, bool receives, bool sends) {
-      Step made = step(base, chunk, end);
+      ProgramStep made = step(base, chunk, end);
       made.receives = receives;
       made.sends = sends;
       made.from = owner * per_rank + base;
-      made.to = sends ? Step::kNone : base;
+      made.to = sends ? ProgramStep::kNone : base;
       program.steps.push_back(made);
     };
     add(ring.before(1), false, true);
@@ -98,18 +99,18 @@ void reduce_scatter(const Ring& ring, const Slice& part, std::size_t chunk, std:
 
 // Broadcast and reduce: one way along the ring, from the root to the rank before it, or from the
 // rank after it to the root.
-void chain(const Ring& ring, const Slice& part, std::size_t chunk, Program& program) {
-  const bool reduces = ring.problem.operation == Operation::reduce;
+void chain(const Ring& ring, const Slice& part, std::size_t chunk, RankProgram& program) {
+  const bool reduces = ring.problem.operation == NcclOperation::reduce;
   const bool is_root = ring.rank == ring.problem.root;
   const bool before_root = (ring.rank + 1) % ring.ranks == ring.problem.root;
   const bool after_root = ring.before(1) == ring.problem.root;
   const std::size_t end = part.offset + part.count;
   for (std::size_t base = part.offset; base < end; base += chunk) {
-    Step made = step(base, chunk, end);
+    ProgramStep made = step(base, chunk, end);
     made.receives = reduces ? !after_root : !is_root;
     made.sends = reduces ? !is_root : !before_root;
-    made.from = reduces || is_root ? base : Step::kNone;
-    made.to = !reduces || is_root ? base : Step::kNone;
+    made.from = reduces || is_root ? base : ProgramStep::kNone;
+    made.to = !reduces || is_root ? base : ProgramStep::kNone;
     made.finishes = reduces && is_root;
     program.steps.push_back(made);
   }
@@ -117,25 +118,25 @@ void chain(const Ring& ring, const Slice& part, std::size_t chunk, Program& prog
 
 }  // namespace
 
-std::vector<Program> ring_programs(const Problem& problem) {
+std::vector<RankProgram> ring_programs(const Problem& problem) {
   const Ring ring{problem, problem.ranks, problem.rank};
   const Counts counts = counts_of(problem);
   const bool chains =
-      problem.operation == Operation::broadcast || problem.operation == Operation::reduce;
+      problem.operation == NcclOperation::broadcast || problem.operation == NcclOperation::reduce;
   const bool simple = problem.protocol == Protocol::simple;
   const bool one_step = chains || !simple;  // else a chunk is two slices of two steps
   const std::size_t chunk = chunk_of(problem) * (one_step ? 1 : 4);
   const std::size_t per_rank = std::min(counts.send, counts.receive);
   // How often an element crosses a link. NCCL counts traffic, not data, when it decides how many
   // channels a small operation is worth.
-  const std::size_t factor = problem.operation == Operation::all_reduce ? 2
-                             : chains                                   ? 1
-                                                                        : problem.ranks;
+  const std::size_t factor = problem.operation == NcclOperation::all_reduce ? 2
+                             : chains                                       ? 1
+                                                                            : problem.ranks;
   const auto parts = split_to_channels(chains ? std::max(counts.send, counts.receive) : per_rank,
                                        problem.element, problem.channels, factor);
-  std::vector<Program> programs;
+  std::vector<RankProgram> programs;
   for (std::uint32_t channel = 0; channel < parts.size(); ++channel) {
-    Program program;
+    RankProgram program;
     program.channel = channel;
     program.from = {ring.before(1)};
     program.to = {(ring.rank + 1) % ring.ranks};
@@ -143,13 +144,13 @@ std::vector<Program> ring_programs(const Problem& problem) {
     program.slices = one_step ? 1 : 2;
     program.steps_of_slice = one_step ? 1 : 2;
     switch (problem.operation) {
-      case Operation::all_reduce:
+      case NcclOperation::all_reduce:
         all_reduce(ring, parts[channel], chunk, program);
         break;
-      case Operation::all_gather:
+      case NcclOperation::all_gather:
         all_gather(ring, parts[channel], chunk, per_rank, program);
         break;
-      case Operation::reduce_scatter:
+      case NcclOperation::reduce_scatter:
         reduce_scatter(ring, parts[channel], chunk, per_rank, program);
         break;
       default:

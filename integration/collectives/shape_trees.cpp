@@ -73,31 +73,31 @@ Node node_of(std::uint32_t rank, std::uint32_t ranks, bool second) {
 
 // Up to the root it is reduced, and the result comes down again, both at the same time; the root
 // turns what has come around at once.
-std::vector<Program> tree_programs(const Problem& problem) {
+std::vector<RankProgram> tree_programs(const Problem& problem) {
   const std::size_t chunk = chunk_of(problem);
   const std::size_t elements = counts_of(problem).send;
   const auto parts = split_to_channels(elements, problem.element, problem.channels, 2);
-  std::vector<Program> programs;
+  std::vector<RankProgram> programs;
   for (std::uint32_t channel = 0; channel < parts.size(); ++channel) {
     const Node node =
         node_of(problem.rank, problem.ranks, channel >= std::max(problem.channels / 2, 1U));
     const bool root = node.up == kNobody;
-    Program up;
+    RankProgram up;
     up.channel = channel;
     up.protocol = problem.protocol;
     up.slices = up.steps_of_slice = 1;
-    Program down = up;
+    RankProgram down = up;
     up.from = node.down;
     up.to = root ? node.down : std::vector{node.up};
     down.from = {node.up};
     down.to = node.down;
     const std::size_t end = parts[channel].offset + parts[channel].count;
     for (std::size_t base = parts[channel].offset; base < end; base += chunk) {
-      Step made = step(base, chunk, end);
+      ProgramStep made = step(base, chunk, end);
       made.receives = !up.from.empty();
       made.sends = true;
       made.from = base;
-      made.to = root ? base : Step::kNone;
+      made.to = root ? base : ProgramStep::kNone;
       made.finishes = root;
       up.steps.push_back(made);
       made = step(base, chunk, end);
@@ -125,7 +125,7 @@ namespace {
 // KiB at least.
 std::size_t pat_chunk(const Problem& problem) {
   constexpr std::size_t kMinChunk = std::size_t{64} << 10;
-  const std::size_t parts = problem.operation == Operation::all_gather ? 32 : 16;
+  const std::size_t parts = problem.operation == NcclOperation::all_gather ? 32 : 16;
   std::size_t bytes = problem.buffers.simple / kSteps;
   while (bytes * problem.channels * parts > problem.bytes && bytes > kMinChunk) {
     bytes /= 2;
@@ -145,23 +145,23 @@ std::uint32_t children_of(std::uint32_t away, std::uint32_t ranks) {
 // One step of PAT for the part whose owner is `away` places before this rank: from the owner on for
 // all_gather, towards it for reduce_scatter. All ranks take the parts in the order of the distance
 // from their owner, so both ends of a connection have the same order of messages.
-Step pat_step(const Problem& problem, std::uint32_t away, std::size_t base, std::size_t chunk,
-              std::size_t per_rank) {
+ProgramStep pat_step(const Problem& problem, std::uint32_t away, std::size_t base,
+                     std::size_t chunk, std::size_t per_rank) {
   const std::uint32_t owner = (problem.rank + problem.ranks - away) % problem.ranks;
   const std::uint32_t below = children_of(away, problem.ranks);
   const std::uint32_t above = away & (~away + 1);
-  const bool gathers = problem.operation == Operation::all_gather;
-  Step made = step(base, chunk, per_rank);
+  const bool gathers = problem.operation == NcclOperation::all_gather;
+  ProgramStep made = step(base, chunk, per_rank);
   made.from_ends = gathers ? above : below;
   made.to_ends = gathers ? below : above;
   made.receives = made.from_ends != 0;
   made.sends = made.to_ends != 0;
   if (gathers) {
-    made.from = away == 0 ? base : Step::kNone;
+    made.from = away == 0 ? base : ProgramStep::kNone;
     made.to = owner * per_rank + base;
   } else {
     made.from = owner * per_rank + base;
-    made.to = away == 0 ? base : Step::kNone;
+    made.to = away == 0 ? base : ProgramStep::kNone;
     made.finishes = away == 0;
   }
   return made;
@@ -169,15 +169,15 @@ Step pat_step(const Problem& problem, std::uint32_t away, std::size_t base, std:
 
 }  // namespace
 
-std::vector<Program> pat_programs(const Problem& problem) {
+std::vector<RankProgram> pat_programs(const Problem& problem) {
   const Counts counts = counts_of(problem);
   const std::size_t per_rank = std::min(counts.send, counts.receive);
-  const bool gathers = problem.operation == Operation::all_gather;
+  const bool gathers = problem.operation == NcclOperation::all_gather;
   const std::size_t chunk = pat_chunk(problem);
   const auto parts = split_to_channels(per_rank, problem.element, problem.channels, problem.ranks);
-  std::vector<Program> programs;
+  std::vector<RankProgram> programs;
   for (std::uint32_t channel = 0; channel < parts.size(); ++channel) {
-    Program program;
+    RankProgram program;
     program.channel = channel;
     program.slices = program.steps_of_slice = 1;
     for (std::uint32_t distance = 1; distance < problem.ranks; distance *= 2) {
@@ -189,7 +189,8 @@ std::vector<Program> pat_programs(const Problem& problem) {
     const std::size_t end = parts[channel].offset + parts[channel].count;
     for (std::size_t base = parts[channel].offset; base < end; base += chunk) {
       for (std::uint32_t i = 0; i < problem.ranks; ++i) {
-        Step made = pat_step(problem, gathers ? i : problem.ranks - 1 - i, base, chunk, per_rank);
+        ProgramStep made =
+            pat_step(problem, gathers ? i : problem.ranks - 1 - i, base, chunk, per_rank);
         made.count = std::min(made.count, end - base);
         program.steps.push_back(made);
       }

@@ -8,15 +8,10 @@
 namespace weft::collectives {
 namespace {
 
-// Which columns nccl-tests fills for an operation: a reduction, a root.
-bool reduces(Operation operation) {
-  return operation == Operation::all_reduce || operation == Operation::reduce_scatter ||
-         operation == Operation::reduce;
-}
-
-bool has_root(Operation operation) {
-  return operation == Operation::broadcast || operation == Operation::reduce ||
-         operation == Operation::gather || operation == Operation::scatter;
+// For which operations nccl-tests fills the column of the root.
+bool has_root(NcclOperation operation) {
+  return operation == NcclOperation::broadcast || operation == NcclOperation::reduce ||
+         operation == NcclOperation::gather || operation == NcclOperation::scatter;
 }
 
 std::string formatted(const char* format, auto... values) {
@@ -55,7 +50,7 @@ void Table::head() const {
 double Table::bandwidth(const Problem& problem, const Measured& one) const {
   const Counts counts = counts_of(problem);
   // Of a hypercube nccl-tests counts what moves, else the larger buffer.
-  const std::size_t elements = problem.operation == Operation::hypercube
+  const std::size_t elements = problem.operation == NcclOperation::hypercube
                                    ? counts.send * (problem.ranks - 1)
                                    : std::max(counts.send, counts.receive);
   const auto bytes = static_cast<double>(elements * problem.element);
@@ -109,7 +104,7 @@ void Table::row(const Problem& problem, const Measured& out_of_place, const Meas
     const auto index = static_cast<std::size_t>(options_.reduction);
     std::printf("%12zu  %12zu  %8s  %6s  %6d%s%s\n", problem.bytes, counts_of(problem).shown,
                 kTypeNames[static_cast<std::size_t>(options_.type)],
-                reduces(problem.operation) ? kReductionNames[index] : "none",
+                is_reduction(problem.operation) ? kReductionNames[index] : "none",
                 has_root(problem.operation) ? static_cast<int>(problem.root) : -1,
                 cells(problem, out_of_place).c_str(), cells(problem, in_place).c_str());
   }

@@ -44,7 +44,7 @@ std::shared_ptr<::gloo::transport::Device> create_device() {
   if (!found) {
     GLOO_THROW_IO_EXCEPTION("weft: ", found.error().message);
   }
-  auto nic = nccl::Nic::start(settings, found->front());
+  auto nic = nccl::PluginNic::start(settings, found->front());
   if (!nic) {
     GLOO_THROW_IO_EXCEPTION("weft: ", nic.error().message);
   }
@@ -55,7 +55,7 @@ std::shared_ptr<::gloo::transport::Device> create_device() {
 }
 
 // Registers the handlers for fork() with the first device of the process.
-GlooDevice::GlooDevice(std::unique_ptr<nccl::Nic> nic, nccl::DeviceDescription told)
+GlooDevice::GlooDevice(std::unique_ptr<nccl::PluginNic> nic, nccl::DeviceDescription told)
     : nic_(std::move(nic)), told_(std::move(told)) {
   Living& all = living();
   const std::scoped_lock lock(all.mutex);
@@ -99,7 +99,7 @@ void GlooDevice::in_child() {
   }
 }
 
-nccl::Nic& GlooDevice::nic() {
+nccl::PluginNic& GlooDevice::nic() {
   if (forked_) {
     GLOO_THROW_IO_EXCEPTION("weft: this process is a child of the one that has the NIC");
   }

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "integration/nccl/nic.hpp"
+#include "integration/nccl/plugin_nic.hpp"
 
 namespace weft::gloo {
 
@@ -20,7 +20,7 @@ namespace weft::gloo {
 class GlooDevice final : public ::gloo::transport::Device,
                          public std::enable_shared_from_this<GlooDevice> {
  public:
-  GlooDevice(std::unique_ptr<nccl::Nic> nic, nccl::DeviceDescription told);
+  GlooDevice(std::unique_ptr<nccl::PluginNic> nic, nccl::DeviceDescription told);
   ~GlooDevice() override;
 
   [[nodiscard]] std::string str() const override { return "weft, " + told_.name; }
@@ -30,14 +30,14 @@ class GlooDevice final : public ::gloo::transport::Device,
 
   [[nodiscard]] bool forked() const { return forked_; }
   // Throws in the child of a fork: the NIC is its parent's.
-  [[nodiscard]] nccl::Nic& nic();
+  [[nodiscard]] nccl::PluginNic& nic();
 
  private:
   static void before_fork();
   static void after_fork();
   static void in_child();
 
-  std::unique_ptr<nccl::Nic> nic_;
+  std::unique_ptr<nccl::PluginNic> nic_;
   nccl::DeviceDescription told_;
   std::string no_bus_;
   bool forked_ = false;

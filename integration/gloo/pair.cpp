@@ -37,7 +37,7 @@ void Pair::connect(const std::vector<char>& bytes) {
     GLOO_THROW_INVALID_OPERATION_EXCEPTION("weft: an address of ", bytes.size(), " bytes");
   }
   std::memcpy(&asked_, bytes.data(), sizeof asked_);
-  nccl::Nic& nic = context_.nic();
+  nccl::PluginNic& nic = context_.nic();
   const auto limit = context_.getTimeout();
   const TimePoint begin = srd::monotonic_now();
   Outcome outcome = Outcome::ok;
@@ -130,7 +130,7 @@ bool Pair::post(Core& core, PairMessage& message) {
     finish(message, Outcome::remote_error);
     return true;
   }
-  const nccl::Region* const region = message.lease == nullptr ? nullptr : message.lease->region;
+  const nccl::CommRegion* const region = message.lease == nullptr ? nullptr : message.lease->region;
   const nccl::Buffer buffer{message.data, message.size, message.tag, region};
   const Outcome outcome =
       message.sends

@@ -34,7 +34,7 @@ class Pair;
 struct Lease {
   Pair* pair = nullptr;  // null: it is closed
   bool sends = false;
-  nccl::Region* region = nullptr;
+  nccl::CommRegion* region = nullptr;
 };
 
 // A message that was asked for, until the caller has seen its end.
@@ -165,7 +165,7 @@ class Context final : public ::gloo::transport::Context,
   std::unique_ptr<::gloo::transport::UnboundBuffer> createUnboundBuffer(void* data,
                                                                         std::size_t size) override;
 
-  [[nodiscard]] nccl::Nic& nic() { return device_->nic(); }
+  [[nodiscard]] nccl::PluginNic& nic() { return device_->nic(); }
   [[nodiscard]] Pair& pair(int other);
   // With the lock: every pair goes on.
   void advance(nccl::Core& core);

@@ -144,7 +144,7 @@ bool UnboundBuffer::wait(Side& side, int* rank, std::chrono::milliseconds timeou
   if (timeout == ::gloo::transport::kUnsetTimeout) {
     timeout = context_->getTimeout();
   }
-  nccl::Nic& nic = context_->nic();
+  nccl::PluginNic& nic = context_->nic();
   const TimePoint begin = srd::monotonic_now();
   for (;;) {
     nic.poll();

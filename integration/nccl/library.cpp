@@ -21,7 +21,8 @@ namespace {
 constexpr Duration kDrain = std::chrono::milliseconds{200};
 
 struct Library {
-  // Guards the lifetime of devices. Calls for connections do not take it: they hold a Nic already.
+  // Guards the lifetime of devices. Calls for connections do not take it: they hold a PluginNic
+  // already.
   std::mutex mutex;
   abi::Logger logger = nullptr;
   // Calls of init() that succeeded and have had no finalize(): NCCL finalizes what it has
@@ -30,7 +31,7 @@ struct Library {
   Settings settings;
   // By pointer, since NCCL keeps pointers to names.
   std::vector<std::unique_ptr<DeviceDescription>> devices;
-  std::vector<std::unique_ptr<Nic>> nics;
+  std::vector<std::unique_ptr<PluginNic>> nics;
   bool forked = false;
 
   void log(int level, const std::string& text) const {
@@ -104,7 +105,7 @@ abi::Result result_of(Outcome outcome) {
 
 // A device comes up at its first use and not when it is listed: a process that NCCL gives another
 // NIC must not occupy an attachment of weftd or a thread.
-Nic* nic_of(int index) {
+PluginNic* nic_of(int index) {
   Library& all = library();
   const std::scoped_lock lock(all.mutex);
   if (index < 0 || static_cast<std::size_t>(index) >= all.devices.size()) {
@@ -112,7 +113,7 @@ Nic* nic_of(int index) {
   }
   auto& nic = all.nics[static_cast<std::size_t>(index)];
   if (!nic) {
-    auto started = Nic::start(all.settings, *all.devices[static_cast<std::size_t>(index)]);
+    auto started = PluginNic::start(all.settings, *all.devices[static_cast<std::size_t>(index)]);
     if (!started) {
       all.log(abi::kWarn, started.error().message);
       return nullptr;
@@ -138,9 +139,9 @@ abi::Result init(abi::Logger logger) {
   });
 }
 
-// Of the last communicator: what was sent must arrive, since the process may end now. The Nic goes
-// too, so that the background thread ends before the library can be unloaded; a later communicator
-// starts a new one.
+// Of the last communicator: what was sent must arrive, since the process may end now. The PluginNic
+// goes too, so that the background thread ends before the library can be unloaded; a later
+// communicator starts a new one.
 abi::Result finalize() {
   return guarded([] {
     Library& all = library();

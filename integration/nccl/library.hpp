@@ -9,11 +9,11 @@
 namespace weft::nccl::plugin {
 
 // Starts the device at its first use. nullptr: there is no such device, or it cannot be started;
-// the reason is in NCCL's log. The Nic lives until the last finalize().
-[[nodiscard]] Nic* nic_of(int index);
+// the reason is in NCCL's log. The PluginNic lives until the last finalize().
+[[nodiscard]] PluginNic* nic_of(int index);
 // This process is the child of one that had a device up.
 [[nodiscard]] bool forked();
-// Writes to NCCL's log. The caller must not hold a Nic's lock: NCCL's logger is foreign code.
+// Writes to NCCL's log. The caller must not hold a PluginNic's lock: NCCL's logger is foreign code.
 void warn(const std::string& text);
 [[nodiscard]] abi::Result result_of(Outcome outcome);
 

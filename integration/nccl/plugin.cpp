@@ -1,7 +1,7 @@
 // Owns the calls of NCCL's threads for connections.
 //
 // NCCL calls from several threads, for different connections at the same time. Each call takes the
-// lock of its device for a moment (Nic::with()). What NCCL gets as a pointer (a listener, a
+// lock of its device for a moment (PluginNic::with()). What NCCL gets as a pointer (a listener, a
 // connection, a request) is an object of ours. NCCL returns each listener and each connection
 // exactly once, to the close function that deletes it.
 #include "integration/nccl/plugin.hpp"
@@ -18,12 +18,12 @@ namespace {
 // A connection, as NCCL holds it. One type for both directions, because deregMr() gets either and
 // does not say which; exactly one of `sends` and `receives` is set.
 struct End {
-  Nic* nic = nullptr;
+  PluginNic* nic = nullptr;
   SendComm* sends = nullptr;
   ReceiveComm* receives = nullptr;
 };
 struct Listener {
-  Nic* nic = nullptr;
+  PluginNic* nic = nullptr;
   std::uint32_t id = 0;
 };
 
@@ -31,7 +31,7 @@ struct Listener {
 
 abi::Result listen(int index, void* handle, void** listener) {
   return guarded([&] {
-    Nic* const nic = nic_of(index);
+    PluginNic* const nic = nic_of(index);
     if (nic == nullptr) {
       return abi::kSystemError;
     }
@@ -46,7 +46,7 @@ abi::Result listen(int index, void* handle, void** listener) {
 abi::Result connect(int index, void* handle, void** connection) {
   return guarded([&] {
     *connection = nullptr;
-    Nic* const nic = nic_of(index);
+    PluginNic* const nic = nic_of(index);
     // Null tells NCCL to call again.
     if (nic == nullptr) {
       return abi::kSystemError;
@@ -108,7 +108,7 @@ abi::Result register_memory(void* connection, void* data, std::size_t size, int 
 abi::Result deregister_memory(void* connection, void* region) {
   return guarded([&] {
     const End& end = *static_cast<End*>(connection);
-    const auto* const memory = static_cast<const Region*>(region);
+    const auto* const memory = static_cast<const CommRegion*>(region);
     const bool done = end.nic->with([&](Core& core) {
       return end.sends != nullptr ? core.deregister(*end.sends, memory)
                                   : core.deregister(*end.receives, memory);
@@ -124,7 +124,7 @@ abi::Result send(void* connection, void* data, std::size_t size, int tag, void* 
     Request* made = nullptr;
     const Outcome outcome = end.nic->with([&](Core& core) {
       return core.send(*end.sends, static_cast<std::byte*>(data), size, tag,
-                       static_cast<const Region*>(region), made);
+                       static_cast<const CommRegion*>(region), made);
     });
     *request = made;
     return result_of(outcome);
@@ -146,7 +146,7 @@ abi::Result receive(void* connection, int count, void* const* data, const std::s
     const auto used = static_cast<std::size_t>(count);
     for (std::size_t i = 0; i < used; ++i) {
       buffers[i] = {static_cast<std::byte*>(data[i]), sizes[i], tags[i],
-                    regions == nullptr ? nullptr : static_cast<const Region*>(regions[i])};
+                    regions == nullptr ? nullptr : static_cast<const CommRegion*>(regions[i])};
     }
     const End& end = *static_cast<End*>(connection);
     Request* made = nullptr;
@@ -173,7 +173,7 @@ abi::Result test(void* request, int* done, int* sizes) {
     // before the result is read; the store of `free` at the end gives the request back to its pool.
     auto state = one.state.load(std::memory_order_acquire);
     if (state == Request::State::pending) {
-      static_cast<Nic*>(one.owner)->poll();
+      static_cast<PluginNic*>(one.owner)->poll();
       state = one.state.load(std::memory_order_acquire);
     }
     if (state == Request::State::pending) {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "integration/nccl/abi.hpp"
-#include "integration/nccl/nic.hpp"
+#include "integration/nccl/plugin_nic.hpp"
 
 namespace weft::nccl::plugin {
 

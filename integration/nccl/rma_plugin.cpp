@@ -16,15 +16,15 @@ namespace weft::nccl::plugin {
 namespace {
 
 struct GroupListener {
-  Nic* nic = nullptr;
+  PluginNic* nic = nullptr;
   std::uint32_t id = 0;
 };
 struct GroupEnd {
-  Nic* nic = nullptr;
+  PluginNic* nic = nullptr;
   std::uint16_t number = 0;
 };
 struct Contexts {
-  Nic* nic = nullptr;
+  PluginNic* nic = nullptr;
   std::uint16_t group = 0;
   std::vector<std::uint32_t> numbers;
 };
@@ -35,7 +35,7 @@ struct WindowEnd {
 // The Rma of a NIC. Only objects that listen_group() has led to get here, and listen_group() opens
 // it, so it exists.
 template <class F>
-decltype(auto) with_rma(Nic& nic, F&& f) {
+decltype(auto) with_rma(PluginNic& nic, F&& f) {
   return nic.with_machine([&](NetMachine& machine) { return f(**machine.rma()); });
 }
 
@@ -43,7 +43,7 @@ decltype(auto) with_rma(Nic& nic, F&& f) {
 // at the latest when a member is found dead. The device is polled without its lock being held in
 // between, so that NCCL's other threads get on.
 template <class F>
-RmaStep wait_for_all(Nic& nic, F&& step) {
+RmaStep wait_for_all(PluginNic& nic, F&& step) {
   for (;;) {
     nic.poll();
     if (const RmaStep now = with_rma(nic, step); now != RmaStep::waits) {
@@ -83,7 +83,7 @@ abi::Result take(Outcome outcome, Request* made, void** request) {
 
 abi::Result listen_group(int index, void* handle, void** listener) {
   return guarded([&] {
-    Nic* const nic = nic_of(index);
+    PluginNic* const nic = nic_of(index);
     if (nic == nullptr) {
       return abi::kSystemError;
     }
@@ -267,7 +267,7 @@ abi::Result get(void* contexts, int context, PlaceArgument from, std::size_t siz
 abi::Result test_group(void* request, int* done) {
   // NULL is what put() and get() give where there is no room: it has not been done.
   return with_object<Request>(request, [&](Request& one) {
-    Nic& nic = *static_cast<Nic*>(one.owner);
+    PluginNic& nic = *static_cast<PluginNic*>(one.owner);
     *done = 0;
     if (one.state.load(std::memory_order_acquire) == Request::State::pending) {
       nic.poll();

@@ -177,7 +177,7 @@ std::vector<kernel::NicDescription> read_descriptions(const std::string& root) {
   return nics;
 }
 
-Result<Nic> start_nic(const std::string& root, const kernel::NicDescription& description) {
+Result<StartedNic> start_nic(const std::string& root, const kernel::NicDescription& description) {
   const devices::Personality* const kind = devices::find_kind(description.kind);
   if (kind == nullptr) {
     return fail(ErrorCode::not_found, "there is no kind of device \"" + description.kind +
@@ -201,8 +201,8 @@ Result<Nic> start_nic(const std::string& root, const kernel::NicDescription& des
   pthread_sigmask(SIG_SETMASK, &all, &before);
   (*runner)->need_background();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return Nic{std::move(*runner), description.index, std::move(joined->claim),
-             std::move(joined->may_exist)};
+  return StartedNic{std::move(*runner), description.index, std::move(joined->claim),
+                    std::move(joined->may_exist)};
 }
 
 }  // namespace weft::preload

@@ -22,14 +22,14 @@ namespace weft::preload {
 // Joins the network that WEFT_SOCKET names; without one the NIC reaches only itself. Counts into
 // the file of counters in the tree at `root`, and keeps the port's state there. May wait for
 // weftd for 20 s, and starts the background thread.
-struct Nic {
+struct StartedNic {
   std::unique_ptr<devices::NicRunner> runner;
   std::uint32_t index = 0;
   // See devices::Connections.
   std::function<bool(std::uint64_t service, bool wanted)> claim;
   std::function<bool(const srd::Address& address)> may_exist;
 };
-[[nodiscard]] Result<Nic> start_nic(const std::string& root,
-                                    const kernel::NicDescription& description);
+[[nodiscard]] Result<StartedNic> start_nic(const std::string& root,
+                                           const kernel::NicDescription& description);
 
 }  // namespace weft::preload

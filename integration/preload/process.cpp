@@ -66,7 +66,7 @@ struct Process {
   Listener listener;
   srd::TryLock mutex;
   pid_t pid = getpid();
-  std::array<Nic, kMaxNics> nics;
+  std::array<StartedNic, kMaxNics> nics;
   std::array<srd::TryLock, kMaxNics> starting;  // held, without the mutex, meanwhile
   std::unique_ptr<devices::Connections> connections;
   srd::TryLock connecting;  // held, without the mutex, while they are made
@@ -192,13 +192,13 @@ void at_exit() {
 }
 
 // Null, with errno set: it does not come up.
-Nic* bring_up(std::size_t nic) {
+StartedNic* bring_up(std::size_t nic) {
   Process& self = process();
   if (!take_for_long(self.starting[nic])) {
     return nullptr;
   }
   const Guard first(self.starting[nic], std::adopt_lock);
-  Nic& slot = self.nics[nic];
+  StartedNic& slot = self.nics[nic];
   if (slot.runner != nullptr) {
     return &slot;
   }
@@ -236,7 +236,7 @@ devices::Connections* connections() {
   }
   std::vector<devices::Connections::Nic> nics;
   for (const kernel::NicDescription& description : read_descriptions(tree_root())) {
-    Nic* const nic = bring_up(description.index);
+    StartedNic* const nic = bring_up(description.index);
     if (nic != nullptr && nic->runner->device().management() != nullptr) {
       nics.push_back({nic->runner.get(), nic->index, nic->claim, nic->may_exist});
     }
@@ -372,7 +372,7 @@ int open_connections(int flags) {
 int open_datagrams(int device, int flags) {
   Process& self = process();
   const auto number = static_cast<std::size_t>(device - FdTable::kDatagrams);
-  const Nic* const nic = bring_up(number);
+  const StartedNic* const nic = bring_up(number);
   if (nic == nullptr || !take_for_long(self.connecting)) {
     return -1;
   }
@@ -406,7 +406,7 @@ int open_device(int device, int flags) {
   if (device >= FdTable::kDatagrams) {
     return open_datagrams(device, flags);
   }
-  const Nic* const nic = bring_up(static_cast<std::size_t>(device));
+  const StartedNic* const nic = bring_up(static_cast<std::size_t>(device));
   if (nic == nullptr) {
     return -1;
   }

@@ -19,7 +19,7 @@ bool accepts_key(const Endpoint& endpoint, const wire::DataHeader& header) {
 }
 
 bool has_receive(const Endpoint& endpoint, const wire::DataHeader& header,
-                 const CompletionQueue& completions) {
+                 const CompletionBacklog& completions) {
   const bool doubted = (mutated(Mutation::doubt_receives) && header.psn.value() % 64 == 0) ||
                        (mutated(Mutation::refuse_while_unpolled) && completions.next() != nullptr);
   return !endpoint.receives.empty() && !doubted;
@@ -32,7 +32,7 @@ void take_receive(Endpoint& endpoint) {
 }
 
 // What a deliberate bug does: a message that is refused takes the receive all the same.
-void flush_receive(Endpoint& endpoint, CompletionQueue& completions) {
+void flush_receive(Endpoint& endpoint, CompletionBacklog& completions) {
   Completion& taken = completions.push_receive();
   taken.cookie = endpoint.receives.front().cookie;
   taken.status = Status::flushed;

@@ -31,7 +31,7 @@ namespace weft::srd {
 //     Sender        what we send: queues, window, paths, congestion control, timers, credits
 //     Receiver      what it sends: window, and the acknowledgements that are owed
 //   Delivery      what an arrived message does: receives, regions, reads
-//   EndpointTable, CompletionQueue, MemoryTable
+//   EndpointTable, CompletionBacklog, MemoryTable
 // The road of a message, and where its steps are written:
 //
 //   sender                                         receiver

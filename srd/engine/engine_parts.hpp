@@ -9,7 +9,7 @@
 
 #include "srd/base/rng.hpp"
 #include "srd/engine/cc/credit_scheduler.hpp"
-#include "srd/engine/completion_queue.hpp"
+#include "srd/engine/completion_backlog.hpp"
 #include "srd/engine/config.hpp"
 #include "srd/engine/counters.hpp"
 #include "srd/engine/endpoint.hpp"
@@ -84,7 +84,7 @@ struct EngineParts {
   MemoryTable& memory;
 
   EndpointTable endpoints;
-  CompletionQueue completions;
+  CompletionBacklog completions;
   PeerTable peers;
   Scheduler schedule;
   WorkTable works;

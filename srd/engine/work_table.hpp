@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "srd/base/flat_map.hpp"
-#include "srd/engine/completion_queue.hpp"
+#include "srd/engine/completion_backlog.hpp"
 #include "srd/engine/counters.hpp"
 #include "srd/engine/endpoint.hpp"
 #include "srd/engine/mutation.hpp"
@@ -27,7 +27,7 @@ class WorkTable {
   struct Neighbours {
     PeerTable& peers;
     EndpointTable& endpoints;
-    CompletionQueue& completions;
+    CompletionBacklog& completions;
     Counters& counters;
   };
 

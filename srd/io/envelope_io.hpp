@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "srd/base/result.hpp"
+#include "srd/io/fill_packet.hpp"
 #include "srd/io/frame_io.hpp"
-#include "srd/io/unwrap.hpp"
 #include "srd/net/frame_codec.hpp"
 #include "srd/net/packet_io.hpp"
 
@@ -118,7 +118,7 @@ std::span<const RxPacket> EnvelopeIo<Codec>::receive() {
       continue;
     }
     RxPacket& packet = received_[count++];
-    unwrap<Codec>(frame, envelope, packet);
+    fill_packet<Codec>(frame, envelope, packet);
     counters_.rx_bytes += packet.bytes.size();
   }
   if (count == 0) {

@@ -22,9 +22,9 @@
 #include <utility>
 
 #include "srd/base/lent_memory.hpp"
+#include "srd/io/fill_packet.hpp"
 #include "srd/io/own_addresses.hpp"
 #include "srd/io/ring_ports.hpp"
-#include "srd/io/unwrap.hpp"
 #include "srd/net/frame_codec.hpp"
 
 namespace weft::srd {
@@ -154,7 +154,7 @@ void RingIo<Codec>::accept(std::span<const std::byte> frame, const RecordInfo& i
     return;
   }
   RxPacket& packet = received_[received_count_++];
-  unwrap<Codec>(frame, envelope, packet, *to);
+  fill_packet<Codec>(frame, envelope, packet, *to);
   packet.arrived = (info.flags & kRecordArrival) != 0 ? time_at(Duration{info.time}) : kNever;
   ++counters_.rx_packets;
   counters_.rx_bytes += packet.bytes.size();

@@ -16,7 +16,7 @@ enum class Kind : std::uint8_t {
   finished = 3,  // answer to a request: the sender has its memory back
 };
 
-enum Flags : std::uint8_t {
+enum MessageFlags : std::uint8_t {
   kHasImmediate = 0x01,
   kUnordered = 0x02,
 };

@@ -40,7 +40,7 @@ struct End {
   static constexpr bool kSends = std::is_same_v<C, SendComm>;
 
   C* comm = nullptr;
-  Region* region = nullptr;
+  CommRegion* region = nullptr;
   std::vector<Request*> requests;
   std::vector<std::byte> memory = std::vector<std::byte>(kRoom + 2 * kMargin, kBlank);
 

@@ -68,13 +68,13 @@ class Court {
 
   struct Posted {
     std::uint64_t number;
-    Request& request;
+    PostedRequest& request;
   };
   // The sender posts a request, as the Run does.
   Posted post(Step step) {
     step.host = kSender;
     step.peer = kReceiver;
-    Request& r = judge.new_request();
+    PostedRequest& r = judge.new_request();
     const std::uint64_t number = judge.last_cookie();
     r.kind = step.act == Act::send ? Kind::send : step.act == Act::write ? Kind::write : Kind::read;
     r.step = step;
@@ -134,15 +134,15 @@ class Court {
   // --- What an engine that works would do, and say
   void place(const Posted& write) { paint(place_of(write), write.request.key); }
   static std::span<std::byte> place_of(const Posted& write) {
-    const Request& r = write.request;
+    const PostedRequest& r = write.request;
     return r.target->memory.bytes().subspan(r.offset, r.step.length);
   }
   void bring(const Posted& read) {
-    Request& r = read.request;
+    PostedRequest& r = read.request;
     paint(r.buffer.bytes(), process(kReceiver).content_key(), r.offset);
   }
   [[nodiscard]] Completion end_of(const Posted& posted, Status status = Status::ok) const {
-    const Request& r = posted.request;
+    const PostedRequest& r = posted.request;
     Completion c;
     c.cookie = posted.number;
     c.kind = r.kind;
@@ -153,7 +153,7 @@ class Court {
   }
   // The completion of a receive; the bytes of a message lie in it.
   [[nodiscard]] Completion arrival_of(const Posted& posted, const Receive& receive) const {
-    const Request& r = posted.request;
+    const PostedRequest& r = posted.request;
     const bool message = r.kind == Kind::send;
     if (message) {
       std::ranges::copy(r.buffer.bytes(), receive.receive.buffer.bytes().begin());

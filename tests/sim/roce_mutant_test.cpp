@@ -17,7 +17,7 @@ constexpr std::uint64_t kSeeds = 1500;
 
 std::string first_failure() {
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    if (const Outcome outcome = carry_out(plan_of(seed)); !outcome.failure.empty()) {
+    if (const RunOutcome outcome = carry_out(plan_of(seed)); !outcome.failure.empty()) {
       return "seed " + std::to_string(seed) + ": " + outcome.failure;
     }
   }

@@ -29,9 +29,9 @@ Seeds seeds() {
 TEST(RoceSwarm, BreaksNoRule) {
   const auto [first, last] = seeds();
   ASSERT_LE(first, last) << "WEFT_ROCE_SEEDS asks for no seed";
-  Outcome sum;
+  RunOutcome sum;
   for (std::uint64_t seed = first; seed <= last; ++seed) {
-    const Outcome outcome = carry_out(plan_of(seed));
+    const RunOutcome outcome = carry_out(plan_of(seed));
     ASSERT_EQ(outcome.failure, "") << "WEFT_ROCE_SEEDS=" << seed;
     sum.requests += outcome.requests;
     sum.succeeded += outcome.succeeded;
@@ -54,8 +54,8 @@ TEST(RoceSwarm, BreaksNoRule) {
 
 TEST(RoceSwarm, IsReproducible) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    const Outcome once = carry_out(plan_of(seed));
-    const Outcome again = carry_out(plan_of(seed));
+    const RunOutcome once = carry_out(plan_of(seed));
+    const RunOutcome again = carry_out(plan_of(seed));
     EXPECT_EQ(once.frames, again.frames);
     EXPECT_EQ(once.retries, again.retries);
     EXPECT_EQ(once.succeeded, again.succeeded);

@@ -18,7 +18,7 @@ namespace {
 TEST(Swarm, SeedsAreClean) {
   Tally tally;
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
-    const Outcome outcome = carry_out(make_plan(seed));
+    const RunOutcome outcome = carry_out(make_plan(seed));
     EXPECT_EQ(outcome.failure, "") << "replay: weft swarm --first " << seed << " --story";
     tally.add(seed, outcome);
   }
@@ -59,7 +59,7 @@ TEST(Swarm, EveryPathSelectorAndEveryCongestionControlIsDrawn) {
 
 TEST(Swarm, WatchingDoesNotChangeARun) {
   std::size_t lines = 0;
-  const Outcome watched =
+  const RunOutcome watched =
       carry_out(make_plan(3), [&](const std::string& line) { lines += line.empty() ? 0 : 1; });
   EXPECT_EQ(watched.digest, carry_out(make_plan(3)).digest);
   EXPECT_GT(lines, 100U);

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "emu/cli/matrix/keeper.hpp"
+#include "emu/cli/shell_quoted.hpp"
 #include "srd/io/posix.hpp"
 
 namespace weft::cli {
@@ -76,19 +77,11 @@ bool needs_no_quotes(const std::string& word) {
 
 }  // namespace
 
-std::string shell_quoted(const std::vector<std::string>& words) {
+std::string shell_line(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) {
     text += text.empty() ? "" : " ";
-    if (needs_no_quotes(word)) {
-      text += word;
-      continue;
-    }
-    text += '\'';
-    for (const char c : word) {
-      text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    }
-    text += '\'';
+    text += needs_no_quotes(word) ? word : shell_quoted(word);
   }
   return text;
 }
@@ -234,7 +227,7 @@ CellResult RunningCell::result() const {
   CellResult result{.cell = cell_,
                     .seconds = std::chrono::duration<double>(end_ - begin_).count(),
                     .stacks = stack_lines_,
-                    .command = shell_quoted(command_),
+                    .command = shell_line(command_),
                     .log = folder_ + "/" + CellFiles::kLog};
   for (const Wait& wait : waits_) {
     result.waits.push_back(wait.text);

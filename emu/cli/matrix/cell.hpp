@@ -100,7 +100,7 @@ class RunningCell {
   Clock::time_point next_signal_ = Clock::time_point::max();
 };
 
-// As a shell takes it.
-[[nodiscard]] std::string shell_quoted(const std::vector<std::string>& words);
+// As people type it into a shell: only words that need quotes have them.
+[[nodiscard]] std::string shell_line(const std::vector<std::string>& words);
 
 }  // namespace weft::cli

@@ -23,6 +23,7 @@
 #include "emu/cli/sim/grid_report.hpp"
 #include "emu/cli/sim/grid_verdict.hpp"
 #include "emu/cli/sim/runner.hpp"
+#include "emu/cli/write_file.hpp"
 #include "emu/fabric/topology.hpp"
 #include "emu/fabric/yaml_reader.hpp"
 #include "emu/scenarios/scenarios.hpp"
@@ -201,15 +202,6 @@ void print_judgement(const Grid& grid, const GridJudgement& judgement) {
     fmt::print("{} {}: {} of {} cells {}; worst {} in {}\n", verdict.holds ? "ok   " : "MISSED",
                verdict.what, verdict.met, verdict.cells, verdict.limit, shown(verdict.worst),
                verdict.worst_cell);
-  }
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) {
-    throw std::runtime_error(path + ": cannot be written");
   }
 }
 

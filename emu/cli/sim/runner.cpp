@@ -16,7 +16,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -25,6 +24,7 @@
 #include "emu/cli/complain.hpp"
 #include "emu/cli/perf/huge_heap.hpp"
 #include "emu/cli/sim/flow_table.hpp"
+#include "emu/cli/write_file.hpp"
 #include "emu/sim/recorder.hpp"
 #include "emu/sim/report.hpp"
 #include "srd/base/death_signal.hpp"
@@ -184,16 +184,6 @@ class Progress {
   std::chrono::steady_clock::time_point began_;
   std::chrono::steady_clock::time_point last_{};
 };
-
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) {
-    throw std::runtime_error(
-        path + ": cannot be written; check that the directory exists and is writable");
-  }
-}
 
 }  // namespace
 

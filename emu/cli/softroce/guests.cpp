@@ -9,8 +9,8 @@
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/find_program.hpp"
 #include "emu/softroce/guest.hpp"
+#include "emu/softroce/guest_place.hpp"
 #include "emu/softroce/image.hpp"
-#include "emu/softroce/place.hpp"
 #include "srd/net/address_text.hpp"
 
 namespace weft::cli {

@@ -16,6 +16,7 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
+#include "emu/cli/shell_quoted.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/devices/listening_sign.hpp"
 #include "emu/launch/child.hpp"
@@ -51,14 +52,6 @@ std::vector<std::string> missing_packages(bool with_self_test) {
 }
 std::string remedy(const std::vector<std::string>& packages) {
   return fmt::format("sudo apt-get install --no-install-recommends {}", fmt::join(packages, " "));
-}
-
-std::string shell_quoted(std::string_view word) {
-  std::string text = "'";
-  for (const char c : word) {
-    text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  }
-  return text + "'";
 }
 
 // rping of the guest's kernel against rping on h1, 50 messages whose bytes are compared. The server
@@ -184,7 +177,7 @@ int run_vm(const VmOptions& options) {
   softroce::GuestOptions guest{
       .folder = folder.path(),
       .image = image,
-      .place = unwrap(softroce::find_place(status, options.host)),
+      .place = unwrap(softroce::find_guest_place(status, options.host)),
       .root = options.root,
       .memory_mib = options.memory_mib,
       .outside = options.outside,

@@ -257,7 +257,7 @@ nic::Outcome<void> EfaDevice::query_qp(const kernel::Qp& qp, std::uint32_t mask,
   if ((mask & ~kKnown) != 0) {
     return nic::refuse(EOPNOTSUPP);
   }
-  const nic::Qp& from = static_cast<const QueuePair&>(qp).qp();
+  const nic::DatagramQp& from = static_cast<const QueuePair&>(qp).qp();
   const nic::QpAttributes& attributes = from.attributes();
   to.qp_state = to.cur_qp_state = static_cast<std::uint8_t>(from.state());
   to.qkey = attributes.qkey;

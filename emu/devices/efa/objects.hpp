@@ -50,8 +50,8 @@ class EfaDevice::OwnedCq final : public CompletionQueue {
 
 class EfaDevice::OwnedQp final : public QueuePair {
  public:
-  OwnedQp(EfaDevice& device, nic::Qp& qp, const kernel::FileServices& file, const Shape& shape,
-          CompletionQueue& send_cq, CompletionQueue& recv_cq)
+  OwnedQp(EfaDevice& device, nic::DatagramQp& qp, const kernel::FileServices& file,
+          const Shape& shape, CompletionQueue& send_cq, CompletionQueue& recv_cq)
       : QueuePair(device.nic_, qp, file.queues, shape, send_cq, recv_cq),
         device_(device),
         events_(file.async_events) {

@@ -31,8 +31,8 @@ nic::Sge to_sge(const WireSge& from) {
 
 }  // namespace
 
-QueuePair::QueuePair(nic::Nic& nic, nic::Qp& qp, kernel::QueueMemory& memory, const Shape& shape,
-                     CompletionQueue& send_cq, CompletionQueue& recv_cq)
+QueuePair::QueuePair(nic::Nic& nic, nic::DatagramQp& qp, kernel::QueueMemory& memory,
+                     const Shape& shape, CompletionQueue& send_cq, CompletionQueue& recv_cq)
     : nic_(nic), qp_(qp), memory_(memory), shape_(shape), send_cq_(send_cq), recv_cq_(recv_cq) {
   number = qp.number();
   if (shape.sq_entries > 0) {

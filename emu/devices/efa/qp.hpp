@@ -27,13 +27,13 @@ class QueuePair : public kernel::Qp {
     std::uint32_t rq_descriptors = 0;
     bool request_id_64 = false;
   };
-  QueuePair(nic::Nic& nic, nic::Qp& qp, kernel::QueueMemory& memory, const Shape& shape,
+  QueuePair(nic::Nic& nic, nic::DatagramQp& qp, kernel::QueueMemory& memory, const Shape& shape,
             CompletionQueue& send_cq, CompletionQueue& recv_cq);
   ~QueuePair() override;
 
   [[nodiscard]] bool valid() const;
-  [[nodiscard]] nic::Qp& qp() { return qp_; }
-  [[nodiscard]] const nic::Qp& qp() const { return qp_; }
+  [[nodiscard]] nic::DatagramQp& qp() { return qp_; }
+  [[nodiscard]] const nic::DatagramQp& qp() const { return qp_; }
   [[nodiscard]] const Shape& shape() const { return shape_; }
   void describe(QpReply& reply) const;
 
@@ -53,7 +53,7 @@ class QueuePair : public kernel::Qp {
   [[nodiscard]] std::uint16_t gather(std::uint16_t available, nic::ReceiveWork& work) const;
 
   nic::Nic& nic_;
-  nic::Qp& qp_;
+  nic::DatagramQp& qp_;
   kernel::QueueMemory& memory_;
   Shape shape_;
   CompletionQueue& send_cq_;

@@ -141,9 +141,9 @@ int CmFile::query_route(Call& call) {
   ucma::QueryRouteReply reply{};
   (void)write_socket(id.binding.address, reply.source);
   (void)write_socket(id.destination, reply.destination);
-  reply.ibdev_index = cm::Nic{}.index;
+  reply.ibdev_index = cm::LocalNic{}.index;
   if (id.has_nic) {
-    const cm::Nic& nic = call.manager.nic_of(context->handle);
+    const cm::LocalNic& nic = call.manager.nic_of(context->handle);
     reply.node_guid = big_endian(nic.guid);
     reply.port_num = 1;
     reply.ibdev_index = nic.index;
@@ -181,9 +181,9 @@ int CmFile::query(Call& call) {
     return ENOSPC;
   }
   ucma::QueryAddrReply reply{};
-  reply.ibdev_index = cm::Nic{}.index;
+  reply.ibdev_index = cm::LocalNic{}.index;
   if (id.has_nic) {
-    const cm::Nic& nic = call.manager.nic_of(context->handle);
+    const cm::LocalNic& nic = call.manager.nic_of(context->handle);
     reply.node_guid = big_endian(nic.guid);
     reply.port_num = 1;
     reply.pkey = big_endian(cm::kDefaultPkey);

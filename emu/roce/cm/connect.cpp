@@ -79,7 +79,7 @@ int Manager::connect(TimePoint now, Handle handle, const ConnectParameters& para
 // REQ: carries the program's private data behind the header that names its IP addresses and port.
 int Manager::send_request(TimePoint now, std::uint32_t slot, const ConnectParameters& with) {
   Connection& id = ids_[slot];
-  const Nic& nic = config_.nics[id.nic];
+  const LocalNic& nic = config_.nics[id.nic];
   Message message;
   message.kind = wire::CmKind::request;
   put_ip_header(id, message);

@@ -81,7 +81,7 @@ class Manager {
 
   [[nodiscard]] const Connection& look(Handle id) const { return ids_[id.value()]; }
   // Of an id that has one.
-  [[nodiscard]] const Nic& nic_of(Handle id) const { return config_.nics[look(id).nic]; }
+  [[nodiscard]] const LocalNic& nic_of(Handle id) const { return config_.nics[look(id).nic]; }
 
   // --- Messages and time.
   // `to`: the address of ours that the message was for.

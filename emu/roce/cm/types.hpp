@@ -48,7 +48,7 @@ struct SocketAddress {
 }
 
 // A NIC of this process's host.
-struct Nic {
+struct LocalNic {
   std::uint64_t guid = 0;
   std::uint8_t attachment = 0;  // of this process: the upper byte of its communication ids
   std::uint8_t path_mtu = 5;    // 1: 256 ... 5: 4096
@@ -62,7 +62,7 @@ struct LocalAddress {
 };
 
 struct Config {
-  std::vector<Nic> nics;
+  std::vector<LocalNic> nics;
   std::vector<LocalAddress> addresses;
   std::uint64_t seed = 0;
   // What peers and programs can make the manager hold.

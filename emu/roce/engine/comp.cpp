@@ -22,23 +22,17 @@ constexpr std::array<std::uint32_t, 32> kRnrTimers = {
     480,    640,   960,   1280,  1920,  2560,   3840,   5120,   7680,   10240, 15360,
     20480,  30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520};
 
-// What is answered with data, instead of an acknowledgement.
-bool is_read_or_atomic(WrOpcode opcode) {
-  return opcode == WrOpcode::read || opcode == WrOpcode::compare_swap ||
-         opcode == WrOpcode::fetch_add || opcode == WrOpcode::atomic_write;
-}
-
 }  // namespace
 
 // 4.096 us * 2^n, but not less than processes need to be scheduled in.
-Duration Engine::timeout_of(const QueuePair& qp) const {
+Duration Engine::timeout_of(const QpContext& qp) const {
   constexpr std::int64_t kUnit = 4096;
   return std::max(Duration{kUnit << qp.attributes.timeout}, config_.min_timeout);
 }
 
 // From `now` on, if anything is outstanding: with a timeout of 0 a requester waits for ever, and
 // one that waits for its peer's receive is not answered meanwhile.
-void Engine::restart_timer(TimePoint now, QueuePair& qp) {
+void Engine::restart_timer(TimePoint now, QpContext& qp) {
   const bool waits = psn_before(qp.req.acked, qp.req.sent_end) && qp.req.rnr_until == kNever &&
                      qp.attributes.timeout != 0 && !mutated(Mutation::lose_timer);
   qp.req.retransmit_at = waits ? now + timeout_of(qp) : kNever;
@@ -47,7 +41,7 @@ void Engine::restart_timer(TimePoint now, QueuePair& qp) {
 
 // Anything outside of what is sent and not acknowledged is an old response, or none of ours. Only
 // for RC: nothing else is answered.
-void Engine::on_response(TimePoint now, QueuePair& qp, const Arrival& arrival) {
+void Engine::on_response(TimePoint now, QpContext& qp, const Arrival& arrival) {
   Requester& req = qp.req;
   const wire::Packet& packet = arrival.packet;
   if (psn_before(packet.psn, req.acked) || !psn_before(packet.psn, req.sent_end)) {
@@ -91,7 +85,7 @@ void Engine::on_response(TimePoint now, QueuePair& qp, const Arrival& arrival) {
 // The peer has executed everything before `end`: completes those requests, in order. An
 // acknowledgement also stands for all before it, except for READs and atomics: these complete by
 // their response only. False: such a response is missing.
-bool Engine::acknowledge_to(QueuePair& qp, std::uint32_t end) {
+bool Engine::acknowledge_to(QpContext& qp, std::uint32_t end) {
   Requester& req = qp.req;
   SendQueue& queue = qp.send_queue;
   while (queue.head() != queue.tail()) {
@@ -120,7 +114,7 @@ bool Engine::acknowledge_to(QueuePair& qp, std::uint32_t end) {
 }
 
 // The packet is the next one of the READ at the head: on_response() has seen to that.
-void Engine::take_read_response(QueuePair& qp, const Arrival& arrival) {
+void Engine::take_read_response(QpContext& qp, const Arrival& arrival) {
   Requester& req = qp.req;
   const wire::Packet& packet = arrival.packet;
   const std::uint64_t position = qp.send_queue.head();
@@ -161,7 +155,7 @@ void Engine::take_read_response(QueuePair& qp, const Arrival& arrival) {
 }
 
 // The answer to a compare-and-swap or fetch-and-add: the value that was found.
-void Engine::take_atomic_response(QueuePair& qp, const Arrival& arrival) {
+void Engine::take_atomic_response(QpContext& qp, const Arrival& arrival) {
   const std::uint64_t position = qp.send_queue.head();
   const SendWqe& wqe = qp.send_queue.at(position);
   if (position == qp.send_queue.tail() || !wqe.begun || !is_read_or_atomic(wqe.request.opcode) ||
@@ -184,7 +178,7 @@ void Engine::take_atomic_response(QueuePair& qp, const Arrival& arrival) {
 // Copies `length` bytes, from byte `skip` of the packet on, into the segments at `offset`. Keys are
 // looked at for each packet: a region may have gone since the work was posted. False: a key is
 // wrong, memory is gone, or the segments are too short.
-bool Engine::scatter(const QueuePair& qp, std::span<const Sge> segments, std::uint64_t offset,
+bool Engine::scatter(const QpContext& qp, std::span<const Sge> segments, std::uint64_t offset,
                      const Arrival& arrival, std::size_t skip, std::uint32_t length) {
   for (const Sge& sge : segments) {
     if (length == 0) {
@@ -210,7 +204,7 @@ bool Engine::scatter(const QueuePair& qp, std::span<const Sge> segments, std::ui
 
 // Any NAK but for a gap ends the request at the head, which is the one it is about: all before it
 // have been acknowledged by the same packet.
-void Engine::take_nak(TimePoint now, QueuePair& qp, std::uint8_t syndrome) {
+void Engine::take_nak(TimePoint now, QpContext& qp, std::uint8_t syndrome) {
   switch (syndrome) {
     case wire::kNakSequence:
       ++counters_.rcvd_seq_err;
@@ -235,7 +229,7 @@ void Engine::take_nak(TimePoint now, QueuePair& qp, std::uint8_t syndrome) {
 }
 
 // The peer has no receive: sends again from there when the time has passed that the peer asks for.
-void Engine::take_rnr_nak(TimePoint now, QueuePair& qp, std::uint8_t timer) {
+void Engine::take_rnr_nak(TimePoint now, QpContext& qp, std::uint8_t timer) {
   Requester& req = qp.req;
   ++counters_.rcvd_rnr_err;
   req.rnr_told = true;
@@ -257,7 +251,7 @@ void Engine::take_rnr_nak(TimePoint now, QueuePair& qp, std::uint8_t timer) {
 }
 
 // Something new is acknowledged: the counters begin anew, the window moves.
-void Engine::progressed(TimePoint now, QueuePair& qp) {
+void Engine::progressed(TimePoint now, QpContext& qp) {
   Requester& req = qp.req;
   if (qp.state() != QpState::rts && qp.state() != QpState::sqd) {
     return;
@@ -280,7 +274,7 @@ void Engine::progressed(TimePoint now, QueuePair& qp) {
 }
 
 // The next packet to be sent is `psn`, which is not acknowledged.
-void Engine::seek(QueuePair& qp, std::uint32_t psn) {
+void Engine::seek(QpContext& qp, std::uint32_t psn) {
   SendQueue& queue = qp.send_queue;
   Requester& req = qp.req;
   req.send_psn = psn;
@@ -297,7 +291,7 @@ void Engine::seek(QueuePair& qp, std::uint32_t psn) {
 
 // Go-back-N: begins again at the first packet that is not acknowledged. One NAK or gap begins one
 // retry, however many more packets report the same (retry_started).
-void Engine::retry(TimePoint now, QueuePair& qp) {
+void Engine::retry(TimePoint now, QpContext& qp) {
   Requester& req = qp.req;
   if (req.retries_left == 0 || mutated(Mutation::give_up_early)) {
     ++counters_.retry_exceeded_err;
@@ -317,7 +311,7 @@ void Engine::retry(TimePoint now, QueuePair& qp) {
 
 // The request at the head ends with an error. RC: the queue pair is over. Others: only sending
 // stops, until the application brings it back.
-void Engine::fail_head(QueuePair& qp, WcStatus status) {
+void Engine::fail_head(QpContext& qp, WcStatus status) {
   qp.req.failed = WcStatus::success;
   complete_head(qp, status);
   if (qp.type == QpType::rc) {
@@ -330,7 +324,7 @@ void Engine::fail_head(QueuePair& qp, WcStatus status) {
 }
 
 // The three deadlines of a queue pair share one entry in the heap, so each is looked at.
-void Engine::on_qp_timeout(TimePoint now, QueuePair& qp) {
+void Engine::on_qp_timeout(TimePoint now, QpContext& qp) {
   Requester& req = qp.req;
   if (req.rnr_until <= now) {
     req.rnr_until = kNever;

@@ -53,7 +53,7 @@ Engine::Engine(const EngineConfig& config, Sink& sink, Counters* counters)
   WEFT_CHECK(!config.addresses.empty());
 }
 
-QueuePair* Engine::find(std::uint32_t qpn) const {
+QpContext* Engine::find(std::uint32_t qpn) const {
   const std::uint32_t index = qpn - config_.first_qpn;
   return index < qps_.size() ? qps_[index].get() : nullptr;
 }
@@ -71,7 +71,7 @@ std::uint32_t Engine::create_qp(const QpSetup& request) {
     const std::uint32_t index = next_qp_++ % config_.max_qps;
     if (qps_[index] == nullptr) {
       const std::uint32_t qpn = config_.first_qpn + index;
-      qps_[index] = std::make_unique<QueuePair>(qpn, request);
+      qps_[index] = std::make_unique<QpContext>(qpn, request);
       return qpn;
     }
   }
@@ -93,7 +93,7 @@ int Engine::destroy_qp(std::uint32_t qpn) {
 }
 
 std::optional<QpAttributes> Engine::query_qp(std::uint32_t qpn) const {
-  const QueuePair* const qp = find(qpn);
+  const QpContext* const qp = find(qpn);
   if (qp == nullptr) {
     return std::nullopt;
   }
@@ -105,7 +105,7 @@ std::optional<QpAttributes> Engine::query_qp(std::uint32_t qpn) const {
 }
 
 // Takes over the attributes that are in `mask`, which check_modify() has found good.
-void Engine::apply(QueuePair& qp, std::uint32_t mask, const QpAttributes& from) {
+void Engine::apply(QpContext& qp, std::uint32_t mask, const QpAttributes& from) {
   QpAttributes& to = qp.attributes;
   const auto copy = [mask](std::uint32_t bit, auto& field, const auto& value) {
     if ((mask & bit) != 0) {
@@ -152,7 +152,7 @@ void Engine::apply(QueuePair& qp, std::uint32_t mask, const QpAttributes& from) 
 
 int Engine::modify_qp(TimePoint now, std::uint32_t qpn, std::uint32_t mask,
                       const QpAttributes& attributes) {
-  QueuePair* const qp = find(qpn);
+  QpContext* const qp = find(qpn);
   if (qp == nullptr) {
     return EINVAL;
   }
@@ -190,23 +190,23 @@ int Engine::modify_qp(TimePoint now, std::uint32_t qpn, std::uint32_t mask,
 
 // A new queue pair in the place of the old one. It stays in the lists that name it. Its peer is
 // forgotten, too: packets of the old connection meet a queue pair in RESET.
-void Engine::reset(QueuePair& qp) {
+void Engine::reset(QpContext& qp) {
   const std::uint32_t index = qp.qpn - config_.first_qpn;
   const bool was_ready = qp.ready;
   const bool had_moved = qp.moved;
   deadlines_.clear(index);
   forget_sends(qp);
-  qps_[index] = std::make_unique<QueuePair>(qp.qpn, QpSetup(qp.made));
+  qps_[index] = std::make_unique<QpContext>(qp.qpn, QpSetup(qp.made));
   qps_[index]->ready = was_ready;
   qps_[index]->moved = had_moved;
 }
 
 // Of a queue pair that goes: its requests never complete.
-void Engine::forget_sends(QueuePair& qp) {
+void Engine::forget_sends(QpContext& qp) {
   outstanding_ -= qp.send_queue.tail() - qp.send_queue.head();
 }
 
-void Engine::note_moved(QueuePair& qp) {
+void Engine::note_moved(QpContext& qp) {
   if (tells_moves_ && !qp.moved) {
     qp.moved = true;
     moved_.push_slot() = qp.qpn;
@@ -215,7 +215,7 @@ void Engine::note_moved(QueuePair& qp) {
 
 bool Engine::next_moved(Moved& moved) {
   while (!moved_.empty()) {
-    QueuePair* const qp = find(moved_.front());
+    QpContext* const qp = find(moved_.front());
     moved_.pop();
     if (qp != nullptr && qp->moved) {
       qp->moved = false;
@@ -227,7 +227,7 @@ bool Engine::next_moved(Moved& moved) {
 }
 
 // Of the responder: the peer's queue pair is over, or ours is.
-void Engine::drop_responses(QueuePair& qp) {
+void Engine::drop_responses(QpContext& qp) {
   while (!qp.resp.responses.empty()) {
     qp.resp.responses.pop();
   }
@@ -235,7 +235,7 @@ void Engine::drop_responses(QueuePair& qp) {
 }
 
 // The rest of the specification's error state: all that is posted completes, in order.
-void Engine::enter_error(QueuePair& qp) {
+void Engine::enter_error(QpContext& qp) {
   if (qp.state() == QpState::error) {
     return;
   }
@@ -253,7 +253,7 @@ void Engine::enter_error(QueuePair& qp) {
 }
 
 // Completes all that is posted, in order.
-void Engine::flush_sends(QueuePair& qp) {
+void Engine::flush_sends(QpContext& qp) {
   while (qp.send_queue.head() != qp.send_queue.tail() && !mutated(Mutation::forget_flush)) {
     complete_head(qp, WcStatus::flushed);
   }
@@ -263,7 +263,7 @@ void Engine::flush_sends(QueuePair& qp) {
 
 // With a shared receive queue only the receive in hand is flushed: the others may serve other queue
 // pairs.
-void Engine::flush_receives(QueuePair& qp) {
+void Engine::flush_receives(QpContext& qp) {
   const wire::Packet nothing;
   if (qp.resp.has_receive) {
     complete_receive(qp, nothing, WcStatus::flushed, 0);
@@ -303,7 +303,7 @@ int Engine::arm_srq(std::uint32_t srq, std::uint32_t limit) {
 
 int Engine::post_send(std::uint32_t qpn, const WorkRequest& request, std::span<const Sge> segments,
                       std::span<const std::byte> inline_data) {
-  QueuePair* const qp = find(qpn);
+  QpContext* const qp = find(qpn);
   if (qp == nullptr || !takes_sends(qp->state())) {
     return EINVAL;
   }
@@ -323,7 +323,7 @@ int Engine::post_send(std::uint32_t qpn, const WorkRequest& request, std::span<c
 }
 
 int Engine::post_receive(std::uint32_t qpn, std::uint64_t wr_id, std::span<const Sge> segments) {
-  QueuePair* const qp = find(qpn);
+  QpContext* const qp = find(qpn);
   if (qp == nullptr || qp->state() == QpState::reset || qp->made.srq != kNoSrq) {
     return EINVAL;
   }
@@ -347,20 +347,20 @@ int Engine::post_srq_receive(std::uint32_t srq, std::uint64_t wr_id,
 // --- Machine
 
 // It may have something to send. To be called too often does no harm.
-void Engine::wake(QueuePair& qp) {
+void Engine::wake(QpContext& qp) {
   if (!qp.ready) {
     qp.ready = true;
     ready_.push_slot() = qp.qpn;
   }
 }
 
-void Engine::set_deadline(QueuePair& qp) {
+void Engine::set_deadline(QpContext& qp) {
   deadlines_.set(qp.qpn - config_.first_qpn,
                  std::min({qp.req.retransmit_at, qp.req.rnr_until, qp.req.pace_at}));
 }
 
 // A connection is with one address, by one of our own.
-bool Engine::is_from_its_peer(const QueuePair& qp, const Arrival& arrival) const {
+bool Engine::is_from_its_peer(const QpContext& qp, const Arrival& arrival) const {
   const AddressVector& address = qp.attributes.address;
   return arrival.rx.from == address.destination &&
          arrival.outer.destination == config_.addresses[address.source_index];
@@ -397,7 +397,7 @@ void Engine::on_packet(TimePoint now, const srd::RxPacket& rx, const wire::Datag
     on_multicast(arrival);
     return;
   }
-  QueuePair* const qp = find(packet.destination_qpn);
+  QpContext* const qp = find(packet.destination_qpn);
   const bool is_cnp = packet.opcode == wire::kCongestionNotification;
   if (qp == nullptr || (!is_cnp && wire::transport_of(packet.opcode) != transport_of(qp->type)) ||
       !(packet.has(wire::kResponse) || is_cnp ? hears_responses(qp->state())

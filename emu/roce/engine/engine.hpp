@@ -134,99 +134,99 @@ class Engine final : public srd::Machine {
   };
 
   // engine.cpp
-  [[nodiscard]] QueuePair* find(std::uint32_t qpn) const;
-  [[nodiscard]] bool is_from_its_peer(const QueuePair& qp, const Arrival& arrival) const;
+  [[nodiscard]] QpContext* find(std::uint32_t qpn) const;
+  [[nodiscard]] bool is_from_its_peer(const QpContext& qp, const Arrival& arrival) const;
   [[nodiscard]] bool has_srq(std::uint32_t srq) const {
     return srq < srqs_.size() && srqs_[srq] != nullptr;
   }
-  void wake(QueuePair& qp);
-  void note_moved(QueuePair& qp);
-  void forget_sends(QueuePair& qp);
-  void set_deadline(QueuePair& qp);
+  void wake(QpContext& qp);
+  void note_moved(QpContext& qp);
+  void forget_sends(QpContext& qp);
+  void set_deadline(QpContext& qp);
   void raise(EventType type, std::uint32_t id) { sink_.events.push_slot() = {type, id}; }
-  void apply(QueuePair& qp, std::uint32_t mask, const QpAttributes& attributes);
-  void enter_error(QueuePair& qp);
-  static void drop_responses(QueuePair& qp);
-  void flush_sends(QueuePair& qp);
-  void flush_receives(QueuePair& qp);
-  void reset(QueuePair& qp);
+  void apply(QpContext& qp, std::uint32_t mask, const QpAttributes& attributes);
+  void enter_error(QpContext& qp);
+  static void drop_responses(QpContext& qp);
+  void flush_sends(QpContext& qp);
+  void flush_receives(QpContext& qp);
+  void reset(QpContext& qp);
 
   // transmit.cpp
-  [[nodiscard]] bool transmit(QueuePair& qp, TimePoint now, srd::TxPacket& out);
-  [[nodiscard]] bool transmit_own(QueuePair& qp, TimePoint now, srd::TxPacket& out);
-  void finish(QueuePair& qp, wire::Packet& packet, TimePoint now, srd::TxPacket& out);
-  [[nodiscard]] bool is_paced(QueuePair& qp, TimePoint now);
-  void transmit_congestion_notification(QueuePair& qp, TimePoint now, srd::TxPacket& out);
+  [[nodiscard]] bool transmit(QpContext& qp, TimePoint now, srd::TxPacket& out);
+  [[nodiscard]] bool transmit_own(QpContext& qp, TimePoint now, srd::TxPacket& out);
+  void finish(QpContext& qp, wire::Packet& packet, TimePoint now, srd::TxPacket& out);
+  [[nodiscard]] bool is_paced(QpContext& qp, TimePoint now);
+  void transmit_congestion_notification(QpContext& qp, TimePoint now, srd::TxPacket& out);
 
   // req.cpp
-  [[nodiscard]] bool transmit_request(QueuePair& qp, TimePoint now, srd::TxPacket& out);
-  [[nodiscard]] bool begin(QueuePair& qp, SendWqe& wqe);
-  void execute_local(QueuePair& qp, SendWqe& wqe);
-  [[nodiscard]] WcStatus why_not(const QueuePair& qp, const SendWqe& wqe) const;
-  [[nodiscard]] WcStatus fill(QueuePair& qp, std::uint64_t position, wire::Packet& packet,
+  [[nodiscard]] bool transmit_request(QpContext& qp, TimePoint now, srd::TxPacket& out);
+  [[nodiscard]] bool begin(QpContext& qp, SendWqe& wqe);
+  void execute_local(QpContext& qp, SendWqe& wqe);
+  [[nodiscard]] WcStatus why_not(const QpContext& qp, const SendWqe& wqe) const;
+  [[nodiscard]] WcStatus fill(QpContext& qp, std::uint64_t position, wire::Packet& packet,
                               srd::TxPacket& out);
-  [[nodiscard]] WcStatus lend(QueuePair& qp, std::uint64_t position, std::uint32_t offset,
+  [[nodiscard]] WcStatus lend(QpContext& qp, std::uint64_t position, std::uint32_t offset,
                               std::uint32_t length, srd::TxPacket& out);
-  [[nodiscard]] bool can_write(QueuePair& qp, std::uint64_t position);
-  void packet_left(QueuePair& qp, std::uint64_t position, wire::Packet& packet, TimePoint now);
-  void fail_here(QueuePair& qp, WcStatus status);
-  void complete_head(QueuePair& qp, WcStatus status);
-  void check_drained(QueuePair& qp);
+  [[nodiscard]] bool can_write(QpContext& qp, std::uint64_t position);
+  void packet_left(QpContext& qp, std::uint64_t position, wire::Packet& packet, TimePoint now);
+  void fail_here(QpContext& qp, WcStatus status);
+  void complete_head(QpContext& qp, WcStatus status);
+  void check_drained(QpContext& qp);
 
   // comp.cpp
-  void on_response(TimePoint now, QueuePair& qp, const Arrival& arrival);
-  [[nodiscard]] bool acknowledge_to(QueuePair& qp, std::uint32_t end);
-  void take_read_response(QueuePair& qp, const Arrival& arrival);
-  void take_atomic_response(QueuePair& qp, const Arrival& arrival);
-  void take_nak(TimePoint now, QueuePair& qp, std::uint8_t syndrome);
-  void take_rnr_nak(TimePoint now, QueuePair& qp, std::uint8_t timer);
-  void progressed(TimePoint now, QueuePair& qp);
-  void seek(QueuePair& qp, std::uint32_t psn);
-  void retry(TimePoint now, QueuePair& qp);
-  void fail_head(QueuePair& qp, WcStatus status);
-  [[nodiscard]] bool scatter(const QueuePair& qp, std::span<const Sge> segments,
+  void on_response(TimePoint now, QpContext& qp, const Arrival& arrival);
+  [[nodiscard]] bool acknowledge_to(QpContext& qp, std::uint32_t end);
+  void take_read_response(QpContext& qp, const Arrival& arrival);
+  void take_atomic_response(QpContext& qp, const Arrival& arrival);
+  void take_nak(TimePoint now, QpContext& qp, std::uint8_t syndrome);
+  void take_rnr_nak(TimePoint now, QpContext& qp, std::uint8_t timer);
+  void progressed(TimePoint now, QpContext& qp);
+  void seek(QpContext& qp, std::uint32_t psn);
+  void retry(TimePoint now, QpContext& qp);
+  void fail_head(QpContext& qp, WcStatus status);
+  [[nodiscard]] bool scatter(const QpContext& qp, std::span<const Sge> segments,
                              std::uint64_t offset, const Arrival& arrival, std::size_t skip,
                              std::uint32_t length);
-  void on_qp_timeout(TimePoint now, QueuePair& qp);
-  void restart_timer(TimePoint now, QueuePair& qp);
-  [[nodiscard]] Duration timeout_of(const QueuePair& qp) const;
+  void on_qp_timeout(TimePoint now, QpContext& qp);
+  void restart_timer(TimePoint now, QpContext& qp);
+  [[nodiscard]] Duration timeout_of(const QpContext& qp) const;
 
   // resp.cpp
-  void on_request(QueuePair& qp, const Arrival& arrival);
-  [[nodiscard]] bool is_in_sequence(QueuePair& qp, const Arrival& arrival);
-  [[nodiscard]] static bool fits_message(const QueuePair& qp, const wire::Packet& packet);
-  [[nodiscard]] bool is_allowed(const QueuePair& qp, const wire::Packet& packet) const;
-  [[nodiscard]] static bool has_good_length(const QueuePair& qp, const wire::Packet& packet);
-  [[nodiscard]] bool take_receive(QueuePair& qp);
-  void accept(QueuePair& qp, const Arrival& arrival);
-  void accept_send(QueuePair& qp, const Arrival& arrival);
-  void accept_write(QueuePair& qp, const Arrival& arrival);
-  void accept_read(QueuePair& qp, const wire::Packet& packet);
-  void accept_atomic(QueuePair& qp, const Arrival& arrival);
-  void executed(QueuePair& qp, const wire::Packet& packet);
-  void complete_receive(QueuePair& qp, const wire::Packet& packet, WcStatus status,
+  void on_request(QpContext& qp, const Arrival& arrival);
+  [[nodiscard]] bool is_in_sequence(QpContext& qp, const Arrival& arrival);
+  [[nodiscard]] static bool fits_message(const QpContext& qp, const wire::Packet& packet);
+  [[nodiscard]] bool is_allowed(const QpContext& qp, const wire::Packet& packet) const;
+  [[nodiscard]] static bool has_good_length(const QpContext& qp, const wire::Packet& packet);
+  [[nodiscard]] bool take_receive(QpContext& qp);
+  void accept(QpContext& qp, const Arrival& arrival);
+  void accept_send(QpContext& qp, const Arrival& arrival);
+  void accept_write(QpContext& qp, const Arrival& arrival);
+  void accept_read(QpContext& qp, const wire::Packet& packet);
+  void accept_atomic(QpContext& qp, const Arrival& arrival);
+  void executed(QpContext& qp, const wire::Packet& packet);
+  void complete_receive(QpContext& qp, const wire::Packet& packet, WcStatus status,
                         std::uint32_t length, std::uint8_t service_level = 0);
-  void refuse(QueuePair& qp, const wire::Packet& packet, std::uint8_t syndrome, WcStatus status);
+  void refuse(QpContext& qp, const wire::Packet& packet, std::uint8_t syndrome, WcStatus status);
 
   // replay.cpp
-  void answer(QueuePair& qp, std::uint8_t syndrome, std::uint32_t psn);
-  void respond(QueuePair& qp, Response& response);
-  void on_duplicate(QueuePair& qp, const Arrival& arrival);
-  void replay_read(QueuePair& qp, const wire::Packet& packet);
-  void replay_atomic(QueuePair& qp, const wire::Packet& packet);
-  void answer_read(QueuePair& qp, const Resource& resource, const wire::Packet& packet);
-  void answer_atomic(QueuePair& qp, const Resource& resource);
-  Resource& new_resource(QueuePair& qp);
-  [[nodiscard]] bool transmit_response(QueuePair& qp, TimePoint now, srd::TxPacket& out);
-  [[nodiscard]] bool fill_read_response(QueuePair& qp, Response& response, wire::Packet& packet,
+  void answer(QpContext& qp, std::uint8_t syndrome, std::uint32_t psn);
+  void respond(QpContext& qp, Response& response);
+  void on_duplicate(QpContext& qp, const Arrival& arrival);
+  void replay_read(QpContext& qp, const wire::Packet& packet);
+  void replay_atomic(QpContext& qp, const wire::Packet& packet);
+  void answer_read(QpContext& qp, const Resource& resource, const wire::Packet& packet);
+  void answer_atomic(QpContext& qp, const Resource& resource);
+  Resource& new_resource(QpContext& qp);
+  [[nodiscard]] bool transmit_response(QpContext& qp, TimePoint now, srd::TxPacket& out);
+  [[nodiscard]] bool fill_read_response(QpContext& qp, Response& response, wire::Packet& packet,
                                         srd::TxPacket& out);
 
   // ud.cpp
-  [[nodiscard]] bool transmit_datagram(QueuePair& qp, TimePoint now, srd::TxPacket& out);
-  void on_datagram(QueuePair& qp, const Arrival& arrival);
+  [[nodiscard]] bool transmit_datagram(QpContext& qp, TimePoint now, srd::TxPacket& out);
+  void on_datagram(QpContext& qp, const Arrival& arrival);
   void on_multicast(const Arrival& arrival);
-  [[nodiscard]] ReceiveQueue* stocked_queue(QueuePair& qp);
-  void took_from_srq(QueuePair& qp);
+  [[nodiscard]] ReceiveQueue* stocked_queue(QpContext& qp);
+  void took_from_srq(QpContext& qp);
 
   EngineConfig config_;
   Sink& sink_;
@@ -234,12 +234,12 @@ class Engine final : public srd::Machine {
   Counters own_counters_;
   Counters& counters_;
   RefillHook refill_;
-  std::vector<std::unique_ptr<QueuePair>> qps_;  // by number - first_qpn
+  std::vector<std::unique_ptr<QpContext>> qps_;  // by number - first_qpn
   std::uint32_t next_qp_ = 0;                    // where the search for a free number goes on
   FreeNumbers srq_numbers_;
   std::vector<std::unique_ptr<ReceiveQueue>> srqs_;
   std::unordered_map<srd::Address, std::vector<std::uint32_t>> groups_;
-  // Queue pairs by number, each at most once (QueuePair::ready, ::moved); destroyed ones are
+  // Queue pairs by number, each at most once (QpContext::ready, ::moved); destroyed ones are
   // skipped.
   RingQueue<std::uint32_t> ready_;
   RingQueue<std::uint32_t> moved_;

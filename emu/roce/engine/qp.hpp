@@ -116,8 +116,8 @@ struct Responder {
 };
 
 // Everything of one queue pair, in one allocation; a reset makes a new one.
-struct QueuePair {
-  QueuePair(std::uint32_t number, const QpSetup& request)
+struct QpContext {
+  QpContext(std::uint32_t number, const QpSetup& request)
       : qpn(number),
         type(request.type),
         made(request),

@@ -28,7 +28,7 @@ const Resource* newest(const Responder& resp, const Fits& fits) {
 
 // Queues an answer without data. An acknowledgement that still waits takes in the next one, as a
 // later one stands for all before it; a NAK keeps its place.
-void Engine::answer(QueuePair& qp, std::uint8_t syndrome, std::uint32_t psn) {
+void Engine::answer(QpContext& qp, std::uint8_t syndrome, std::uint32_t psn) {
   Responder& resp = qp.resp;
   wake(qp);
   if (syndrome == wire::kAckNoCredit) {
@@ -45,7 +45,7 @@ void Engine::answer(QueuePair& qp, std::uint8_t syndrome, std::uint32_t psn) {
 
 // Queues an answer behind the acknowledgement that waits, which is older. Without room it is as if
 // the response were lost: the peer asks again.
-void Engine::respond(QueuePair& qp, Response& response) {
+void Engine::respond(QpContext& qp, Response& response) {
   Responder& resp = qp.resp;
   if (resp.ack_due) {
     Response ack;
@@ -61,7 +61,7 @@ void Engine::respond(QueuePair& qp, Response& response) {
 
 // A request that was executed before is never executed again: writes and sends are acknowledged,
 // READs and atomics answered from what they have left behind.
-void Engine::on_duplicate(QueuePair& qp, const Arrival& arrival) {
+void Engine::on_duplicate(QpContext& qp, const Arrival& arrival) {
   const wire::Packet& packet = arrival.packet;
   Responder& resp = qp.resp;
   if (packet.has(wire::kAtomic)) {
@@ -90,7 +90,7 @@ void Engine::on_duplicate(QueuePair& qp, const Arrival& arrival) {
 }
 
 // The oldest one gives way. A peer that keeps to max_dest_reads never needs it any more.
-Resource& Engine::new_resource(QueuePair& qp) {
+Resource& Engine::new_resource(QpContext& qp) {
   auto& resources = qp.resp.resources;
   Resource& resource = resources[qp.resp.next_resource++ % resources.size()];
   resource = Resource{};
@@ -99,7 +99,7 @@ Resource& Engine::new_resource(QueuePair& qp) {
 }
 
 // Answers a repeated READ from the resource that it has left; without one it is dropped.
-void Engine::replay_read(QueuePair& qp, const wire::Packet& packet) {
+void Engine::replay_read(QpContext& qp, const wire::Packet& packet) {
   Responder& resp = qp.resp;
   const std::uint32_t packets = packet.length == 0 ? 1 : (packet.length - 1) / qp.mtu + 1;
   const Resource* const found = newest(resp, [&](const Resource& resource) {
@@ -126,7 +126,7 @@ void Engine::replay_read(QueuePair& qp, const wire::Packet& packet) {
 
 // The packets of a READ have PSNs of their own, so a repeated READ may ask for the rest only: the
 // answer begins at the byte that belongs to its PSN.
-void Engine::answer_read(QueuePair& qp, const Resource& resource, const wire::Packet& packet) {
+void Engine::answer_read(QpContext& qp, const Resource& resource, const wire::Packet& packet) {
   const std::uint32_t packets = packet.length == 0 ? 1 : (packet.length - 1) / qp.mtu + 1;
   Response response;
   response.kind = Response::Kind::read;
@@ -144,7 +144,7 @@ void Engine::answer_read(QueuePair& qp, const Resource& resource, const wire::Pa
 }
 
 // By the exact PSN; the result is the stored one, whatever memory holds now.
-void Engine::replay_atomic(QueuePair& qp, const wire::Packet& packet) {
+void Engine::replay_atomic(QpContext& qp, const wire::Packet& packet) {
   const Resource* const found = newest(qp.resp, [&](const Resource& resource) {
     return !resource.is_read && resource.first_psn == packet.psn;
   });
@@ -153,7 +153,7 @@ void Engine::replay_atomic(QueuePair& qp, const wire::Packet& packet) {
   }
 }
 
-void Engine::answer_atomic(QueuePair& qp, const Resource& resource) {
+void Engine::answer_atomic(QpContext& qp, const Resource& resource) {
   Response response;
   response.kind = resource.is_written ? Response::Kind::written : Response::Kind::atomic;
   response.syndrome = wire::kAckNoCredit;
@@ -164,7 +164,7 @@ void Engine::answer_atomic(QueuePair& qp, const Resource& resource) {
 
 // Builds the next packet of the oldest answer. Paced like requests, but only data: an
 // acknowledgement that waits would make the peer repeat itself.
-bool Engine::transmit_response(QueuePair& qp, TimePoint now, srd::TxPacket& out) {
+bool Engine::transmit_response(QpContext& qp, TimePoint now, srd::TxPacket& out) {
   Responder& resp = qp.resp;
   wire::Packet packet;
   packet.opcode = wire::opcode_of(wire::Transport::rc, wire::Operation::acknowledge);
@@ -204,7 +204,7 @@ bool Engine::transmit_response(QueuePair& qp, TimePoint now, srd::TxPacket& out)
 //
 // Linux takes First only for the first PSN of the READ, and Only for a READ of one packet: what is
 // repeated from the middle on is Middle and Last.
-bool Engine::fill_read_response(QueuePair& qp, Response& response, wire::Packet& packet,
+bool Engine::fill_read_response(QpContext& qp, Response& response, wire::Packet& packet,
                                 srd::TxPacket& out) {
   using wire::Operation;
   const std::uint32_t size = std::min(response.left, qp.mtu);

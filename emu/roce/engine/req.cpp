@@ -12,10 +12,6 @@
 namespace weft::roce {
 namespace {
 
-bool is_read_or_atomic(WrOpcode opcode) {
-  return opcode == WrOpcode::read || opcode == WrOpcode::compare_swap ||
-         opcode == WrOpcode::fetch_add || opcode == WrOpcode::atomic_write;
-}
 bool is_atomic(WrOpcode opcode) {
   return opcode == WrOpcode::compare_swap || opcode == WrOpcode::fetch_add;
 }
@@ -89,7 +85,7 @@ wire::Operation operation_of(WrOpcode opcode, bool begins, bool ends) {
 }  // namespace
 
 // What is wrong with a request by itself; success if nothing is.
-WcStatus Engine::why_not(const QueuePair& qp, const SendWqe& wqe) const {
+WcStatus Engine::why_not(const QpContext& qp, const SendWqe& wqe) const {
   const WrOpcode opcode = wqe.request.opcode;
   const bool writes = opcode == WrOpcode::atomic_write;
   if (opcode > WrOpcode::send_invalidate && !writes) {
@@ -116,7 +112,7 @@ WcStatus Engine::why_not(const QueuePair& qp, const SendWqe& wqe) const {
 // Gives the request at the front of what is unsent its PSNs, or executes it if it has no packets.
 // False: it has to wait (for what it is fenced behind, for room among READs or PSNs, for SQD to
 // end), or has failed.
-bool Engine::begin(QueuePair& qp, SendWqe& wqe) {
+bool Engine::begin(QpContext& qp, SendWqe& wqe) {
   Requester& req = qp.req;
   if (qp.state() == QpState::sqd) {
     return false;
@@ -163,7 +159,7 @@ bool Engine::begin(QueuePair& qp, SendWqe& wqe) {
 }
 
 // Window binds and invalidations happen here and now, but complete in their turn.
-void Engine::execute_local(QueuePair& qp, SendWqe& wqe) {
+void Engine::execute_local(QpContext& qp, SendWqe& wqe) {
   const bool binds = wqe.request.opcode == WrOpcode::bind_window;
   const bool done = binds ? keys_.bind(wqe.request, qp.made.domain, qp.qpn)
                           : keys_.invalidate(wqe.request.invalidate, qp.qpn);
@@ -175,7 +171,7 @@ void Engine::execute_local(QueuePair& qp, SendWqe& wqe) {
 }
 
 // Looked at before a READ or atomic is sent: later the data would have come for nothing.
-bool Engine::can_write(QueuePair& qp, std::uint64_t position) {
+bool Engine::can_write(QpContext& qp, std::uint64_t position) {
   return std::ranges::all_of(qp.send_queue.segments(position), [&](const Sge& sge) {
     return sge.length == 0 || keys_.local(sge, kLocalWrite, qp.made.domain) != nullptr;
   });
@@ -183,7 +179,7 @@ bool Engine::can_write(QueuePair& qp, std::uint64_t position) {
 
 // The next packet of the next request that can be sent; false if there is none, and then something
 // else calls wake() when that changes: an acknowledgement, a timer, or a new request.
-bool Engine::transmit_request(QueuePair& qp, TimePoint now, srd::TxPacket& out) {
+bool Engine::transmit_request(QpContext& qp, TimePoint now, srd::TxPacket& out) {
   Requester& req = qp.req;
   if (req.rnr_until != kNever) {
     return false;
@@ -236,7 +232,7 @@ bool Engine::transmit_request(QueuePair& qp, TimePoint now, srd::TxPacket& out) 
 }
 
 // Everything of the packet but its address.
-WcStatus Engine::fill(QueuePair& qp, std::uint64_t position, wire::Packet& packet,
+WcStatus Engine::fill(QpContext& qp, std::uint64_t position, wire::Packet& packet,
                       srd::TxPacket& out) {
   const SendWqe& wqe = qp.send_queue.at(position);
   const WorkRequest& request = wqe.request;
@@ -270,7 +266,7 @@ WcStatus Engine::fill(QueuePair& qp, std::uint64_t position, wire::Packet& packe
 }
 
 // Points to the payload where it lies; one packet of many pieces is gathered.
-WcStatus Engine::lend(QueuePair& qp, std::uint64_t position, std::uint32_t offset,
+WcStatus Engine::lend(QpContext& qp, std::uint64_t position, std::uint32_t offset,
                       std::uint32_t length, srd::TxPacket& out) {
   if (length == 0) {
     return WcStatus::success;
@@ -314,7 +310,7 @@ WcStatus Engine::lend(QueuePair& qp, std::uint64_t position, std::uint32_t offse
 
 // Asks for an acknowledgement with the last packet of each request, and within a long one before
 // the window closes. UC: what has left is done.
-void Engine::packet_left(QueuePair& qp, std::uint64_t position, wire::Packet& packet,
+void Engine::packet_left(QpContext& qp, std::uint64_t position, wire::Packet& packet,
                          TimePoint now) {
   Requester& req = qp.req;
   const SendWqe& wqe = qp.send_queue.at(position);
@@ -343,7 +339,7 @@ void Engine::packet_left(QueuePair& qp, std::uint64_t position, wire::Packet& pa
 }
 
 // The request at `next` cannot be sent. What is before it completes first.
-void Engine::fail_here(QueuePair& qp, WcStatus status) {
+void Engine::fail_here(QpContext& qp, WcStatus status) {
   ++counters_.send_err;
   qp.req.failed = status;
   if (qp.type == QpType::rc) {
@@ -353,7 +349,7 @@ void Engine::fail_here(QueuePair& qp, WcStatus status) {
 
 // The request at the head is over. Successful ones tell of it only if they were to. Only the head
 // can complete, which is why errors at `next` wait for it (fail_here()).
-void Engine::complete_head(QueuePair& qp, WcStatus status) {
+void Engine::complete_head(QpContext& qp, WcStatus status) {
   SendQueue& queue = qp.send_queue;
   const SendWqe& wqe = queue.at(queue.head());
   const WorkRequest& request = wqe.request;
@@ -380,7 +376,7 @@ void Engine::complete_head(QueuePair& qp, WcStatus status) {
 }
 
 // SQD: nothing that was begun is open any more.
-void Engine::check_drained(QueuePair& qp) {
+void Engine::check_drained(QpContext& qp) {
   SendQueue& queue = qp.send_queue;
   const bool idle = queue.head() == queue.tail() || !queue.at(queue.head()).begun;
   if (qp.state() == QpState::sqd && idle && !qp.drained) {

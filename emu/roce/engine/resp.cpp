@@ -42,7 +42,7 @@ void drop_message(Responder& resp) {
 
 }  // namespace
 
-void Engine::on_request(QueuePair& qp, const Arrival& arrival) {
+void Engine::on_request(QpContext& qp, const Arrival& arrival) {
   const wire::Packet& packet = arrival.packet;
   Responder& resp = qp.resp;
   if (!is_in_sequence(qp, arrival)) {
@@ -91,7 +91,7 @@ void Engine::on_request(QueuePair& qp, const Arrival& arrival) {
 
 // Whether the packet is the next one. Answers those that are not: RC, a gap with one NAK, a
 // duplicate by repeating its answer. UC takes any packet that begins a message.
-bool Engine::is_in_sequence(QueuePair& qp, const Arrival& arrival) {
+bool Engine::is_in_sequence(QpContext& qp, const Arrival& arrival) {
   const wire::Packet& packet = arrival.packet;
   Responder& resp = qp.resp;
   const std::int32_t ahead = psn_minus(packet.psn, resp.expected);
@@ -123,7 +123,7 @@ bool Engine::is_in_sequence(QueuePair& qp, const Arrival& arrival) {
 }
 
 // First, Middle and Last in their order, and of one kind.
-bool Engine::fits_message(const QueuePair& qp, const wire::Packet& packet) {
+bool Engine::fits_message(const QpContext& qp, const wire::Packet& packet) {
   using Message = Responder::Message;
   if (packet.has(wire::kBegins)) {
     return qp.resp.message == Message::none;
@@ -131,13 +131,13 @@ bool Engine::fits_message(const QueuePair& qp, const wire::Packet& packet) {
   return qp.resp.message == (packet.has(wire::kSend) ? Message::send : Message::write);
 }
 
-bool Engine::is_allowed(const QueuePair& qp, const wire::Packet& packet) const {
+bool Engine::is_allowed(const QpContext& qp, const wire::Packet& packet) const {
   const std::uint32_t right = right_for(packet);
   return (qp.attributes.access & right) == right || mutated(Mutation::ignore_remote_rights);
 }
 
 // All packets but the last are full ones.
-bool Engine::has_good_length(const QueuePair& qp, const wire::Packet& packet) {
+bool Engine::has_good_length(const QpContext& qp, const wire::Packet& packet) {
   const std::uint32_t size = packet.payload_size;
   if (packet.has(wire::kHasReth) && packet.length > kMaxMessage) {
     return false;
@@ -155,7 +155,7 @@ bool Engine::has_good_length(const QueuePair& qp, const wire::Packet& packet) {
 }
 
 // The receive stays with the queue pair until its message has ended, over all of its packets.
-bool Engine::take_receive(QueuePair& qp) {
+bool Engine::take_receive(QpContext& qp) {
   ReceiveQueue* const queue = stocked_queue(qp);
   if (queue == nullptr) {
     return false;
@@ -166,7 +166,7 @@ bool Engine::take_receive(QueuePair& qp) {
   return true;
 }
 
-void Engine::accept(QueuePair& qp, const Arrival& arrival) {
+void Engine::accept(QpContext& qp, const Arrival& arrival) {
   const wire::Packet& packet = arrival.packet;
   if (packet.has(wire::kBegins)) {
     qp.resp.placed = 0;
@@ -182,7 +182,7 @@ void Engine::accept(QueuePair& qp, const Arrival& arrival) {
   }
 }
 
-void Engine::accept_send(QueuePair& qp, const Arrival& arrival) {
+void Engine::accept_send(QpContext& qp, const Arrival& arrival) {
   const wire::Packet& packet = arrival.packet;
   Responder& resp = qp.resp;
   if (resp.placed + std::uint64_t{packet.payload_size} > resp.receive.length) {
@@ -211,7 +211,7 @@ void Engine::accept_send(QueuePair& qp, const Arrival& arrival) {
 }
 
 // The memory of a WRITE is checked again for each packet: the key may be invalidated meanwhile.
-void Engine::accept_write(QueuePair& qp, const Arrival& arrival) {
+void Engine::accept_write(QpContext& qp, const Arrival& arrival) {
   const wire::Packet& packet = arrival.packet;
   Responder& resp = qp.resp;
   if (packet.has(wire::kBegins)) {
@@ -247,7 +247,7 @@ void Engine::accept_write(QueuePair& qp, const Arrival& arrival) {
   executed(qp, packet);
 }
 
-void Engine::accept_read(QueuePair& qp, const wire::Packet& packet) {
+void Engine::accept_read(QpContext& qp, const wire::Packet& packet) {
   if (packet.length != 0 && keys_.remote(packet.rkey, packet.address, packet.length, kRemoteRead,
                                          qp.made.domain, qp.qpn) == nullptr) {
     refuse(qp, packet, wire::kNakRemoteAccess, WcStatus::local_access);
@@ -268,7 +268,7 @@ void Engine::accept_read(QueuePair& qp, const wire::Packet& packet) {
 }
 
 // Done on the memory itself with the processor's atomics, as programs there may use them, too.
-void Engine::accept_atomic(QueuePair& qp, const Arrival& arrival) {
+void Engine::accept_atomic(QpContext& qp, const Arrival& arrival) {
   const wire::Packet& packet = arrival.packet;
   if (packet.address % sizeof(std::uint64_t) != 0) {
     refuse(qp, packet, wire::kNakInvalidRequest, WcStatus::remote_invalid_request);
@@ -312,7 +312,7 @@ void Engine::accept_atomic(QueuePair& qp, const Arrival& arrival) {
 }
 
 // A packet of a SEND or WRITE has done its work.
-void Engine::executed(QueuePair& qp, const wire::Packet& packet) {
+void Engine::executed(QpContext& qp, const wire::Packet& packet) {
   Responder& resp = qp.resp;
   const bool ends = packet.has(wire::kEnds);
   const auto kind = packet.has(wire::kSend) ? Responder::Message::send : Responder::Message::write;
@@ -327,7 +327,7 @@ void Engine::executed(QueuePair& qp, const wire::Packet& packet) {
   }
 }
 
-void Engine::complete_receive(QueuePair& qp, const wire::Packet& packet, WcStatus status,
+void Engine::complete_receive(QpContext& qp, const wire::Packet& packet, WcStatus status,
                               std::uint32_t length, std::uint8_t service_level) {
   qp.resp.has_receive = false;
   Completion& completion = sink_.completions.push_slot();
@@ -356,7 +356,7 @@ void Engine::complete_receive(QueuePair& qp, const wire::Packet& packet, WcStatu
 
 // RC: both queue pairs end here. UC: the message is dropped, and its receive waits for another,
 // unless that is what is wrong.
-void Engine::refuse(QueuePair& qp, const wire::Packet& packet, std::uint8_t syndrome,
+void Engine::refuse(QpContext& qp, const wire::Packet& packet, std::uint8_t syndrome,
                     WcStatus status) {
   ++counters_.refused_requests;
   if (qp.type != QpType::rc) {

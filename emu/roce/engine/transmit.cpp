@@ -18,7 +18,7 @@ constexpr std::uint32_t kTurn = 8;  // packets of one queue pair in a row
 bool Engine::next_transmit(TimePoint now, srd::TxPacket& out) {
   while (!ready_.empty()) {
     const std::uint32_t qpn = ready_.front();
-    QueuePair* const qp = find(qpn);
+    QpContext* const qp = find(qpn);
     if (qp != nullptr && turn_ < kTurn && transmit(*qp, now, out)) {
       ++turn_;
       return true;
@@ -37,7 +37,7 @@ bool Engine::next_transmit(TimePoint now, srd::TxPacket& out) {
 }
 
 // A congestion notification goes first: it has to reach the sender while the congestion lasts.
-bool Engine::transmit(QueuePair& qp, TimePoint now, srd::TxPacket& out) {
+bool Engine::transmit(QpContext& qp, TimePoint now, srd::TxPacket& out) {
   out.payload = {};
   if (qp.notify_peer_of_congestion) {
     transmit_congestion_notification(qp, now, out);
@@ -53,7 +53,7 @@ bool Engine::transmit(QueuePair& qp, TimePoint now, srd::TxPacket& out) {
   return qp.responded_last || (!asked && transmit_own(qp, now, out));
 }
 
-bool Engine::transmit_own(QueuePair& qp, TimePoint now, srd::TxPacket& out) {
+bool Engine::transmit_own(QpContext& qp, TimePoint now, srd::TxPacket& out) {
   if (qp.state() != QpState::rts && qp.state() != QpState::sqd) {
     return false;
   }
@@ -62,7 +62,7 @@ bool Engine::transmit_own(QueuePair& qp, TimePoint now, srd::TxPacket& out) {
 
 // Whether data have to wait for the rate that congestion notifications have left; if so the queue
 // pair is woken when it is their turn. What carries no data is not held up.
-bool Engine::is_paced(QueuePair& qp, TimePoint now) {
+bool Engine::is_paced(QpContext& qp, TimePoint now) {
   if (!config_.congestion_control) {
     return false;
   }
@@ -75,7 +75,7 @@ bool Engine::is_paced(QueuePair& qp, TimePoint now) {
   return true;
 }
 
-void Engine::transmit_congestion_notification(QueuePair& qp, TimePoint now, srd::TxPacket& out) {
+void Engine::transmit_congestion_notification(QpContext& qp, TimePoint now, srd::TxPacket& out) {
   qp.notify_peer_of_congestion = false;
   qp.notified_at = now;
   ++counters_.congestion_notifications;
@@ -86,7 +86,7 @@ void Engine::transmit_congestion_notification(QueuePair& qp, TimePoint now, srd:
 }
 
 // The last step of each packet: headers, pad, and where it goes.
-void Engine::finish(QueuePair& qp, wire::Packet& packet, TimePoint now, srd::TxPacket& out) {
+void Engine::finish(QpContext& qp, wire::Packet& packet, TimePoint now, srd::TxPacket& out) {
   if (qp.type != QpType::ud) {
     const AddressVector& address = qp.attributes.address;
     packet.destination_qpn = qp.attributes.destination_qpn;

@@ -35,6 +35,11 @@ enum class WrOpcode : std::uint8_t {
   send_invalidate = 9,
   atomic_write = 15,  // of eight bytes, which lie in the request
 };
+// What is answered with a response of its own, instead of an acknowledgement.
+[[nodiscard]] constexpr bool is_read_or_atomic(WrOpcode opcode) {
+  return opcode == WrOpcode::read || opcode == WrOpcode::compare_swap ||
+         opcode == WrOpcode::fetch_add || opcode == WrOpcode::atomic_write;
+}
 enum SendFlag : std::uint8_t { kFence = 1, kSignaled = 2, kSolicitedEvent = 4, kInline = 8 };
 
 enum class WcStatus : std::uint8_t {

@@ -14,7 +14,7 @@ constexpr std::size_t kUdpAndIcrc = 12;
 }  // namespace
 
 // One packet per request, and complete once it has left: nobody answers a datagram.
-bool Engine::transmit_datagram(QueuePair& qp, TimePoint now, srd::TxPacket& out) {
+bool Engine::transmit_datagram(QpContext& qp, TimePoint now, srd::TxPacket& out) {
   Requester& req = qp.req;
   const std::uint32_t port_mtu = 128U << config_.max_path_mtu;
   while (req.next != qp.send_queue.tail() && qp.state() == QpState::rts) {
@@ -63,7 +63,7 @@ bool Engine::transmit_datagram(QueuePair& qp, TimePoint now, srd::TxPacket& out)
 }
 
 // A datagram that does not fit, or finds no receive, is dropped without a word to its sender.
-void Engine::on_datagram(QueuePair& qp, const Arrival& arrival) {
+void Engine::on_datagram(QpContext& qp, const Arrival& arrival) {
   const wire::Packet& packet = arrival.packet;
   if (packet.qkey != qp.attributes.qkey) {
     ++counters_.bad_qkeys;
@@ -120,7 +120,7 @@ void Engine::on_multicast(const Arrival& arrival) {
     return;
   }
   for (const std::uint32_t qpn : group->second) {
-    QueuePair* const qp = find(qpn);
+    QpContext* const qp = find(qpn);
     if (qp->state() != QpState::reset && qp->state() != QpState::init &&
         qp->state() != QpState::error) {
       on_datagram(*qp, arrival);
@@ -129,7 +129,7 @@ void Engine::on_multicast(const Arrival& arrival) {
 }
 
 int Engine::attach_multicast(std::uint32_t qpn, const srd::Address& group) {
-  const QueuePair* const qp = find(qpn);
+  const QpContext* const qp = find(qpn);
   if (qp == nullptr || qp->type != QpType::ud || !wire::is_multicast(group)) {
     return EINVAL;
   }
@@ -153,7 +153,7 @@ int Engine::detach_multicast(std::uint32_t qpn, const srd::Address& group) {
 
 // The queue of which the next receive is taken, if it has one. A queue in the program's memory is
 // only read when the engine's copy is empty (RefillHook).
-ReceiveQueue* Engine::stocked_queue(QueuePair& qp) {
+ReceiveQueue* Engine::stocked_queue(QpContext& qp) {
   const bool shared = qp.made.srq != kNoSrq;
   ReceiveQueue& queue = shared ? *srqs_[qp.made.srq] : qp.receive_queue;
   if (queue.empty() && refill_.refill != nullptr) {
@@ -163,7 +163,7 @@ ReceiveQueue* Engine::stocked_queue(QueuePair& qp) {
 }
 
 // Raises the event when the level falls below what arm_srq() has asked for.
-void Engine::took_from_srq(QueuePair& qp) {
+void Engine::took_from_srq(QpContext& qp) {
   if (qp.made.srq == kNoSrq) {
     return;
   }

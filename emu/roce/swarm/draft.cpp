@@ -52,7 +52,7 @@ Draft draft_of(Rng& rng, Connection& connection, std::uint32_t index, Kind kind,
   End& end = connection.ends[index];
   const End& peer = connection.ends[1 - index];
   Draft draft;
-  Request& request = draft.request;
+  PostedRequest& request = draft.request;
   request.number = request.pattern = number;
   request.end = index;
   request.kind = kind;

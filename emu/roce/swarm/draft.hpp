@@ -1,16 +1,16 @@
 // Owns the choice of requests: what kind, how long, about which memory.
 #pragma once
 
-#include "emu/roce/swarm/account.hpp"
+#include "emu/roce/swarm/judge.hpp"
 
 namespace weft::roce::swarm {
 
 inline constexpr std::uint32_t kQkey = 0x11;
 inline constexpr std::uint32_t kMaxInline = 64;
 
-// A request as the account will know it, and as it is posted.
+// A request as the judge will know it, and as it is posted.
 struct Draft {
-  Request request;
+  PostedRequest request;
   WorkRequest work;
   std::size_t from = 0;        // in End::local
   bool changes_local = false;  // a READ or an atomic

@@ -2,14 +2,14 @@
 // again.
 //
 // The order of one turn is act() (every end of every connection may post), a random stretch of
-// simulated time, drain() (the account judges each completion). Everything random comes from one
+// simulated time, drain() (the judge is told of each completion). Everything random comes from one
 // generator that the seed starts, so a failing seed fails again in the same way.
 #include "emu/roce/swarm/run.hpp"
 
 #include <algorithm>
 
-#include "emu/roce/swarm/account.hpp"
 #include "emu/roce/swarm/draft.hpp"
+#include "emu/roce/swarm/judge.hpp"
 #include "srd/base/check.hpp"
 
 namespace weft::roce::swarm {
@@ -23,8 +23,8 @@ constexpr std::uint32_t kEverything = kLocalWrite | kRemoteWrite | kRemoteRead |
 // and waits for receivers (at most 0.64 ms each) that post late.
 constexpr Duration kPatience = std::chrono::milliseconds{250};
 
-// One seed: hosts with engines, the faults between them, and the account of what was asked for and
-// what has come. Applications act at random times, the world goes on in between, and the account
+// One seed: hosts with engines, the faults between them, and the judge of what was asked for and
+// what has come. Applications act at random times, the world goes on in between, and the judge
 // hears of each completion. After plan.busy the network heals, so that what has not completed by
 // kPatience never will.
 class Run {
@@ -33,16 +33,16 @@ class Run {
       : plan_(plan),
         rng_(mix64(plan.seed ^ 0x5EED)),
         world_(rng_.next(), plan.faults),
-        account_(plan, world_) {}
+        judge_(plan, world_) {}
 
-  Outcome carry_out();
+  RunOutcome carry_out();
 
  private:
   void make_hosts();
   void connect(const ConnectionPlan& plan);
   void make_qp(Connection& connection, std::uint32_t end);
   void to_rts(Connection& connection, std::uint32_t end);
-  std::uint32_t add_region(std::uint32_t host, Arena& arena, std::uint32_t access);
+  std::uint32_t add_region(std::uint32_t host, GuardedBuffer& buffer, std::uint32_t access);
   void act();
   void act_at(std::uint32_t connection, std::uint32_t end);
   void post_receives(End& end, const ConnectionPlan& plan);
@@ -54,25 +54,25 @@ class Run {
   const Plan& plan_;
   Rng rng_;
   World world_;
-  Account account_;
+  Judge judge_;
   std::vector<std::uint32_t> srqs_;
   std::vector<std::uint32_t> receive_keys_;
   std::vector<std::vector<std::uint32_t>> free_slots_;  // of receive memory, by host
   std::vector<std::uint32_t> shared_;                   // receives in the SRQ, by host
 };
 
-// All of an arena under one key, with the addresses that the arena's owner sees.
-std::uint32_t Run::add_region(std::uint32_t host, Arena& arena, std::uint32_t access) {
+// All of a buffer under one key, with the addresses that its owner sees.
+std::uint32_t Run::add_region(std::uint32_t host, GuardedBuffer& buffer, std::uint32_t access) {
   const std::uint32_t key = world_.engine(host).keys().register_region(
-      {arena.at(0), arena.address(0), arena.size(), access, kDomain});
+      {buffer.at(0), buffer.address(0), buffer.size(), access, kDomain});
   WEFT_CHECK(key != 0);
   return key;
 }
 
-// Receive memory is one arena per host, cut into slots. A slot is free or belongs to a posted
-// receive; drain() frees it after the account has checked its bytes.
+// Receive memory is one buffer per host, cut into slots. A slot is free or belongs to a posted
+// receive; drain() frees it after the judge has checked its bytes.
 void Run::make_hosts() {
-  account_.receive_memory.reserve(plan_.hosts);
+  judge_.receive_memory.reserve(plan_.hosts);
   for (std::uint32_t host = 0; host < plan_.hosts; ++host) {
     EngineConfig config;
     config.min_timeout = std::chrono::microseconds{200};
@@ -83,7 +83,8 @@ void Run::make_hosts() {
     srqs_.push_back(world_.engine(host).create_srq(kSharedReceives, 2));
     WEFT_CHECK(world_.engine(host).arm_srq(srqs_[host], 2) == 0);
     shared_.push_back(0);
-    Arena& memory = account_.receive_memory.emplace_back(std::size_t{kReceiveSlots} * kReceiveSize);
+    GuardedBuffer& memory =
+        judge_.receive_memory.emplace_back(std::size_t{kReceiveSlots} * kReceiveSize);
     receive_keys_.push_back(add_region(host, memory, kLocalWrite));
     auto& slots = free_slots_.emplace_back();
     for (std::uint32_t slot = 0; slot < kReceiveSlots; ++slot) {
@@ -157,7 +158,7 @@ void Run::to_rts(Connection& connection, std::uint32_t index) {
 // `read_only` lie at the peer and are registered there, because the requests of this end change
 // nothing else.
 void Run::connect(const ConnectionPlan& plan) {
-  Connection& connection = account_.connections.emplace_back();
+  Connection& connection = judge_.connections.emplace_back();
   connection.plan = plan;
   connection.ends.reserve(2);
   for (const std::uint32_t steps : plan.steps) {
@@ -182,20 +183,20 @@ void Run::connect(const ConnectionPlan& plan) {
   }
 }
 
-// Posts one request and tells the account what is expected of it. The target of a READ is painted
+// Posts one request and tells the judge what is expected of it. The target of a READ is painted
 // before any packet of it can leave. False: the queue is full.
 bool Run::post(std::uint32_t number, std::uint32_t index, Kind kind, std::uint32_t slot) {
-  Connection& connection = account_.connections[number];
+  Connection& connection = judge_.connections[number];
   End& end = connection.ends[index];
   Draft draft = draft_of(rng_, connection, index, kind, slot,
-                         static_cast<std::uint32_t>(account_.requests.size() + 1));
-  Request& request = draft.request;
+                         static_cast<std::uint32_t>(judge_.requests.size() + 1));
+  PostedRequest& request = draft.request;
   request.connection = number;
   // A copy writes to the peer what the read_back before it has fetched: it carries that request's
   // pattern, and paints nothing itself, because the bytes are those of the read.
   if (kind == Kind::copy) {
-    request.pattern = account_.requests.back().number;
-    request.length = account_.requests.back().length;
+    request.pattern = judge_.requests.back().number;
+    request.length = judge_.requests.back().length;
   } else if (!draft.changes_local) {
     paint(end.local.at(draft.from), request.pattern, request.length);
   }
@@ -221,13 +222,13 @@ bool Run::post(std::uint32_t number, std::uint32_t index, Kind kind, std::uint32
   if (draft.work.opcode == WrOpcode::read) {  // what it will find
     paint(end.target.at(draft.from), request.pattern, request.length);
   }
-  // The account holds the counter in slot 0 of the target against this number.
+  // The judge holds the counter in slot 0 of the target against this number.
   end.adds += kind == Kind::add ? 1 : 0;
   if (kind == Kind::bind) {
     // A window's key changes with each bind; the next bind names the new one.
     end.window = (end.window & ~0xFFU) | (draft.work.new_rkey & 0xFF);
   }
-  account_.requests.push_back(request);
+  judge_.requests.push_back(request);
   ++end.open;
   return true;
 }
@@ -239,24 +240,24 @@ void Run::post_receive(std::uint32_t host, std::uint32_t qpn) {
     return;
   }
   const std::uint32_t slot = slots.back();
-  Arena& memory = account_.receive_memory[host];
+  GuardedBuffer& memory = judge_.receive_memory[host];
   const std::size_t at = std::size_t{slot} * kReceiveSize;
-  // Bytes outside of what arrives must stay as they are: the account looks for this value.
-  std::fill_n(memory.at(at), kReceiveSize, kUntouched);
+  // Bytes outside of what arrives must stay as they are: the judge looks for this value.
+  std::fill_n(memory.at(at), kReceiveSize, kBlank);
   const std::uint32_t cut = rng_.below(kReceiveSize);
   const Sge pieces[] = {{memory.address(at), cut, receive_keys_[host]},
                         {memory.address(at + cut), kReceiveSize - cut, receive_keys_[host]}};
-  const std::uint64_t id = kReceiveId + account_.receives.size();
+  const std::uint64_t id = kReceiveId + judge_.receives.size();
   Engine& engine = world_.engine(host);
   const int error = qpn != 0 ? engine.post_receive(qpn, id, pieces)
                              : engine.post_srq_receive(srqs_[host], id, pieces);
   if (error == 0) {
     slots.pop_back();
-    account_.receives.push_back({host, qpn, slot, false});
+    judge_.receives.push_back({host, qpn, slot, false});
     if (qpn == 0) {
       ++shared_[host];
     } else {
-      ++account_.end_of(host, qpn)->receives;
+      ++judge_.end_of(host, qpn)->receives;
     }
   }
 }
@@ -278,7 +279,7 @@ void Run::post_receives(End& end, const ConnectionPlan& plan) {
 }
 
 void Run::act_at(std::uint32_t number, std::uint32_t index) {
-  Connection& connection = account_.connections[number];
+  Connection& connection = judge_.connections[number];
   End& end = connection.ends[index];
   if (!world_.is_up(end.host)) {
     return;
@@ -306,7 +307,7 @@ void Run::act_at(std::uint32_t number, std::uint32_t index) {
 }
 
 void Run::act() {
-  for (std::uint32_t number = 0; number < account_.connections.size(); ++number) {
+  for (std::uint32_t number = 0; number < judge_.connections.size(); ++number) {
     act_at(number, 0);
     act_at(number, 1);
   }
@@ -316,14 +317,14 @@ void Run::drain() {
   for (std::uint32_t host = 0; host < plan_.hosts; ++host) {
     Sink& sink = world_.sink(host);
     for (; !sink.events.empty(); sink.events.pop()) {
-      account_.heard_event(host, sink.events.front());
+      judge_.heard_event(host, sink.events.front());
     }
     // A host that has died reports nothing more; what it had is not judged.
     for (; !sink.completions.empty() && world_.is_up(host); sink.completions.pop()) {
       const Completion completion = sink.completions.front();
-      account_.completed(host, completion);
-      if (completion.wr_id >= kReceiveId && account_.verdict().empty()) {
-        const PostedReceive& receive = account_.receives[completion.wr_id - kReceiveId];
+      judge_.completed(host, completion);
+      if (completion.wr_id >= kReceiveId && judge_.verdict().empty()) {
+        const PostedReceive& receive = judge_.receives[completion.wr_id - kReceiveId];
         free_slots_[host].push_back(receive.slot);
         shared_[host] -= receive.qpn == 0 ? 1 : 0;
       }
@@ -332,7 +333,7 @@ void Run::drain() {
 }
 
 bool Run::is_finished() const {
-  for (const Connection& connection : account_.connections) {
+  for (const Connection& connection : judge_.connections) {
     for (std::uint32_t end = 0; end < 2; ++end) {
       const End& own = connection.ends[end];
       if (world_.is_up(own.host) && (own.open != 0 || own.posted < connection.plan.steps[end])) {
@@ -343,7 +344,7 @@ bool Run::is_finished() const {
   return true;
 }
 
-Outcome Run::carry_out() {
+RunOutcome Run::carry_out() {
   make_hosts();
   for (const ConnectionPlan& connection : plan_.connections) {
     connect(connection);
@@ -355,12 +356,12 @@ Outcome Run::carry_out() {
   const TimePoint healing = world_.now() + plan_.busy;
   const TimePoint limit = healing + kPatience;
   bool healed = false;
-  while (account_.verdict().empty() && !is_finished() && world_.now() < limit) {
+  while (judge_.verdict().empty() && !is_finished() && world_.now() < limit) {
     act();
     world_.run_until(world_.now() + std::chrono::microseconds{1 + rng_.below(200)});
     drain();
     if (!world_.breach().empty()) {
-      account_.condemn(world_.breach());
+      judge_.condemn(world_.breach());
     }
     for (std::uint32_t host = 0; host < deaths.size(); ++host) {
       if (world_.is_up(host) && deaths[host] <= world_.now()) {
@@ -375,12 +376,12 @@ Outcome Run::carry_out() {
   // What is still on its way may harm no more.
   world_.run_until(world_.now() + std::chrono::milliseconds{5});
   drain();
-  account_.check_at_the_end();
-  Outcome outcome;
-  outcome.failure = account_.verdict();
-  outcome.requests = account_.requests.size();
+  judge_.check_at_the_end();
+  RunOutcome outcome;
+  outcome.failure = judge_.verdict();
+  outcome.requests = judge_.requests.size();
   outcome.succeeded =
-      static_cast<std::uint64_t>(std::ranges::count_if(account_.requests, &Request::succeeded));
+      static_cast<std::uint64_t>(std::ranges::count_if(judge_.requests, &PostedRequest::succeeded));
   outcome.frames = world_.frames();
   for (std::uint32_t host = 0; host < plan_.hosts; ++host) {
     if (world_.is_up(host)) {
@@ -395,6 +396,6 @@ Outcome Run::carry_out() {
 
 }  // namespace
 
-Outcome carry_out(const Plan& plan) { return Run(plan).carry_out(); }
+RunOutcome carry_out(const Plan& plan) { return Run(plan).carry_out(); }
 
 }  // namespace weft::roce::swarm

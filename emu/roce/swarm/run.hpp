@@ -8,7 +8,7 @@
 
 namespace weft::roce::swarm {
 
-struct Outcome {
+struct RunOutcome {
   std::string failure;  // the first rule that was broken, or empty
   std::uint64_t requests = 0;
   std::uint64_t succeeded = 0;
@@ -19,6 +19,6 @@ struct Outcome {
 };
 
 // The same plan gives the same outcome.
-[[nodiscard]] Outcome carry_out(const Plan& plan);
+[[nodiscard]] RunOutcome carry_out(const Plan& plan);
 
 }  // namespace weft::roce::swarm

@@ -151,7 +151,7 @@ void World::listen(std::uint32_t from, const srd::Address& to, const wire::Packe
   }
 }
 
-// Lost frames are the excuse for requests that failed (Account::explained()).
+// Lost frames are the excuse for requests that failed (Judge::explained()).
 void World::note_lost(std::uint32_t from, const srd::Address& to, const wire::Packet& packet) {
   lost_unreliable_ += wire::transport_of(packet.opcode) != wire::Transport::rc ? 1 : 0;
   const std::uint32_t host = std::to_integer<std::uint32_t>(to.bytes[15]) - 1;

@@ -44,7 +44,7 @@ struct Request {
 // Memory that was registered for one connection. The key is of this connection alone: when it goes,
 // no partner can write there through it, whatever other connections have registered. What is only
 // sent has no key.
-struct Region {
+struct CommRegion {
   srd::RegionKey key;
   std::byte* data = nullptr;
   std::size_t size = 0;
@@ -109,7 +109,7 @@ struct Comm {
   std::uint32_t pending = 0;    // requests that have not ended
   std::uint32_t ended = 0;      // counts; tells whether anything moves
   std::uint32_t ended_before = 0;
-  std::vector<std::unique_ptr<Region>> regions;
+  std::vector<std::unique_ptr<CommRegion>> regions;
 
   [[nodiscard]] bool usable() const { return state == State::open || state == State::connecting; }
   [[nodiscard]] bool is(std::uint32_t other_nonce, srd::PeerId peer) const {
@@ -119,7 +119,7 @@ struct Comm {
   [[nodiscard]] Outcome refusal() const {
     return state == State::failed ? failure : Outcome::remote_error;
   }
-  [[nodiscard]] bool knows(const Region* region) const;
+  [[nodiscard]] bool knows(const CommRegion* region) const;
   void end(Request& request, Outcome outcome) {
     --pending;
     ++ended;

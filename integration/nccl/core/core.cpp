@@ -204,12 +204,13 @@ void Core::close(SendComm& connection) {
 
 void Core::close(ReceiveComm& connection) { give_up(receivers_, connection, kToSender); }
 
-Result<Region*> Core::register_memory(SendComm& connection, std::byte* data, std::size_t size) {
+Result<CommRegion*> Core::register_memory(SendComm& connection, std::byte* data, std::size_t size) {
   // No peer reaches a sender's memory, so it has no key.
   return add_region(connection, data, size, [] { return srd::RegionKey{}; });
 }
 
-Result<Region*> Core::register_memory(ReceiveComm& connection, std::byte* data, std::size_t size) {
+Result<CommRegion*> Core::register_memory(ReceiveComm& connection, std::byte* data,
+                                          std::size_t size) {
   return add_region(connection, data, size, [&] {
     return engine_.memory().insert({.data = data,
                                     .address = reinterpret_cast<std::uintptr_t>(data),
@@ -223,8 +224,8 @@ Result<Region*> Core::register_memory(ReceiveComm& connection, std::byte* data, 
 // NCCL registers the same memory again for several uses of a connection; it counts them here and
 // deregisters as often.
 template <class F>
-Result<Region*> Core::add_region(Comm& connection, std::byte* data, std::size_t size,
-                                 F&& make_key) {
+Result<CommRegion*> Core::add_region(Comm& connection, std::byte* data, std::size_t size,
+                                     F&& make_key) {
   for (const auto& region : connection.regions) {
     if (region->data == data && region->size == size) {
       ++region->uses;
@@ -235,14 +236,15 @@ Result<Region*> Core::add_region(Comm& connection, std::byte* data, std::size_t 
   if (!key) {
     return tl::unexpected(key.error());
   }
-  connection.regions.push_back(std::make_unique<Region>(Region{*key, data, size, 1}));
+  connection.regions.push_back(std::make_unique<CommRegion>(CommRegion{*key, data, size, 1}));
   return connection.regions.back().get();
 }
 
 // Gives the region out of the table once its last use is gone; `found` tells a use that was given
 // back from a region that is not known.
 template <class C>
-std::unique_ptr<Region> Core::take_region(C& connection, const Region* region, bool& found) {
+std::unique_ptr<CommRegion> Core::take_region(C& connection, const CommRegion* region,
+                                              bool& found) {
   auto& regions = connection.regions;
   const auto at = std::find_if(regions.begin(), regions.end(),
                                [region](const auto& one) { return one.get() == region; });
@@ -250,12 +252,12 @@ std::unique_ptr<Region> Core::take_region(C& connection, const Region* region, b
   if (!found || --(*at)->uses != 0) {
     return nullptr;
   }
-  std::unique_ptr<Region> taken = std::move(*at);
+  std::unique_ptr<CommRegion> taken = std::move(*at);
   regions.erase(at);
   return taken;
 }
 
-bool Core::deregister(SendComm& connection, const Region* region) {
+bool Core::deregister(SendComm& connection, const CommRegion* region) {
   bool found = false;
   if (const auto taken = take_region(connection, region, found)) {
     connection.revoke(links_, taken.get());
@@ -263,7 +265,7 @@ bool Core::deregister(SendComm& connection, const Region* region) {
   return found;
 }
 
-bool Core::deregister(ReceiveComm& connection, const Region* region) {
+bool Core::deregister(ReceiveComm& connection, const CommRegion* region) {
   bool found = false;
   if (const auto taken = take_region(connection, region, found)) {
     // First the key, so that no late write finds the memory; then the requests that still wait for

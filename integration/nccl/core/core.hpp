@@ -81,17 +81,17 @@ class Core {
   void close(ReceiveComm& connection);
 
   // What is received into must be open to the partner's writes; no partner reaches what is sent.
-  [[nodiscard]] Result<Region*> register_memory(SendComm& connection, std::byte* data,
-                                                std::size_t size);
-  [[nodiscard]] Result<Region*> register_memory(ReceiveComm& connection, std::byte* data,
-                                                std::size_t size);
+  [[nodiscard]] Result<CommRegion*> register_memory(SendComm& connection, std::byte* data,
+                                                    std::size_t size);
+  [[nodiscard]] Result<CommRegion*> register_memory(ReceiveComm& connection, std::byte* data,
+                                                    std::size_t size);
   // False: there is no such region. Afterwards its memory is not touched, unless it was registered
   // more often than deregistered.
-  [[nodiscard]] bool deregister(SendComm& connection, const Region* region);
-  [[nodiscard]] bool deregister(ReceiveComm& connection, const Region* region);
+  [[nodiscard]] bool deregister(SendComm& connection, const CommRegion* region);
+  [[nodiscard]] bool deregister(ReceiveComm& connection, const CommRegion* region);
 
   [[nodiscard]] Outcome send(SendComm& connection, std::byte* data, std::size_t size,
-                             std::int64_t tag, const Region* region, Request*& out) {
+                             std::int64_t tag, const CommRegion* region, Request*& out) {
     return connection.post(links_, data, size, tag, region, out);
   }
   [[nodiscard]] Outcome receive(ReceiveComm& connection, std::span<const Buffer> buffers,
@@ -152,11 +152,12 @@ class Core {
   template <class C>
   void give_up(Table<C>& table, C& connection, std::uint8_t goodbye_flags);
   template <class F>
-  [[nodiscard]] static Result<Region*> add_region(Comm& connection, std::byte* data,
-                                                  std::size_t size, F&& make_key);
+  [[nodiscard]] static Result<CommRegion*> add_region(Comm& connection, std::byte* data,
+                                                      std::size_t size, F&& make_key);
   template <class C>
-  [[nodiscard]] static std::unique_ptr<Region> take_region(C& connection, const Region* region,
-                                                           bool& found);
+  [[nodiscard]] static std::unique_ptr<CommRegion> take_region(C& connection,
+                                                               const CommRegion* region,
+                                                               bool& found);
 
   // arrive.cpp
   void on_control(const srd::Completion& completion, std::span<const std::byte> message);

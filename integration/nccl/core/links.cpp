@@ -11,7 +11,7 @@
 
 namespace weft::nccl {
 
-bool Comm::knows(const Region* region) const {
+bool Comm::knows(const CommRegion* region) const {
   return std::any_of(regions.begin(), regions.end(),
                      [region](const auto& one) { return one.get() == region; });
 }

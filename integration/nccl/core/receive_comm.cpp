@@ -137,7 +137,7 @@ void ReceiveComm::fail(Outcome outcome) {
 
 // NCCL has taken back memory that was announced. The sender may write to it at any time and will be
 // refused, so the end fails now instead of waiting for that.
-void ReceiveComm::revoke(const Region* region) {
+void ReceiveComm::revoke(const CommRegion* region) {
   for (const Slot& slot : slots_) {
     for (unsigned left = slot.taken ? slot.missing : 0U; left != 0; left &= left - 1) {
       if (slot.regions[static_cast<std::size_t>(std::countr_zero(left))] == region) {

@@ -16,7 +16,7 @@ struct Buffer {
   std::byte* data = nullptr;
   std::size_t size = 0;
   std::int64_t tag = 0;
-  const Region* region = nullptr;
+  const CommRegion* region = nullptr;
 };
 
 // Each receive is a group of buffers with a number in sequence, and takes one of 64 slots until all
@@ -31,7 +31,7 @@ class ReceiveComm : public Comm {
   [[nodiscard]] bool on_arrival(Links& links, Immediate immediate, std::uint32_t length);
   void fail(Outcome outcome);
   // The memory of a region goes: receives that wait for it fail.
-  void revoke(const Region* region);
+  void revoke(const CommRegion* region);
 
  private:
   static constexpr std::size_t kMaxReceives = 128;
@@ -45,7 +45,7 @@ class ReceiveComm : public Comm {
     std::uint16_t request = kTold;
     std::uint32_t sequence = 0;
     std::array<std::uint32_t, kMaxGroup> sizes{};  // of the buffers
-    std::array<const Region*, kMaxGroup> regions{};
+    std::array<const CommRegion*, kMaxGroup> regions{};
   };
 
   [[nodiscard]] bool announce(Links& links, std::span<const Buffer> buffers);

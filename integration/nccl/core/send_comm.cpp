@@ -24,7 +24,7 @@ void SendComm::ask(Links& links, std::uint32_t listener, std::uint64_t secret) {
 }
 
 Outcome SendComm::post(Links& links, std::byte* data, std::size_t size, std::int64_t tag,
-                       const Region* region, Request*& out) {
+                       const CommRegion* region, Request*& out) {
   out = nullptr;
   if (state != State::open) {
     return refusal();
@@ -208,7 +208,7 @@ void SendComm::fail(Outcome outcome) {
   }
 }
 
-void SendComm::revoke(Links& links, const Region* region) {
+void SendComm::revoke(Links& links, const CommRegion* region) {
   const auto concerned = [&](std::uint32_t index) {
     return region == nullptr || records_[index].region == region;
   };

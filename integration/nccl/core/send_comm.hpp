@@ -30,7 +30,7 @@ class SendComm : public Comm {
 
   // `out` is null if there is no room: ask again.
   [[nodiscard]] Outcome post(Links& links, std::byte* data, std::size_t size, std::int64_t tag,
-                             const Region* region, Request*& out);
+                             const CommRegion* region, Request*& out);
   // False: the peer does what no receiving end does.
   [[nodiscard]] bool on_announce(Links& links, const ControlHeader& header,
                                  std::span<const std::byte> message);
@@ -40,7 +40,7 @@ class SendComm : public Comm {
   void desert();  // the other end was closed
   void fail(Outcome outcome);
   // Gives the memory back that unfinished sends have lent: of one region, or of all (null).
-  void revoke(Links& links, const Region* region);
+  void revoke(Links& links, const CommRegion* region);
 
  private:
   // What was posted, by the request's index; valid while the request is pending.
@@ -48,7 +48,7 @@ class SendComm : public Comm {
     std::byte* data = nullptr;
     std::uint32_t size = 0;
     std::int64_t tag = 0;
-    const Region* region = nullptr;
+    const CommRegion* region = nullptr;
   };
   // A buffer of the partner's, as announced.
   struct Entry {

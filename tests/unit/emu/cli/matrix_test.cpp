@@ -275,8 +275,7 @@ TEST(MatrixReport, IsJson) {
 }
 
 TEST(MatrixReport, QuotesCommandsForAShell) {
-  EXPECT_EQ(shell_quoted({"weft", "it's", "", "{h1.ip}", "a=b"}),
-            "weft 'it'\\''s' '' '{h1.ip}' a=b");
+  EXPECT_EQ(shell_line({"weft", "it's", "", "{h1.ip}", "a=b"}), "weft 'it'\\''s' '' '{h1.ip}' a=b");
 }
 
 // As `weft run` and `weft matrix` have them behind `--`: one command for each host.

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "emu/daemon/place_registry.hpp"
 #include "emu/daemon/plant.hpp"
-#include "emu/daemon/registry.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace weft::daemon {
@@ -32,11 +32,11 @@ class PlacesTest : public ::testing::Test {
   // that stays is the file.
   struct Weftd {
     std::unique_ptr<Plant> plant;
-    Registry registry;
+    PlaceRegistry registry;
 
     [[nodiscard]] PlantNic& nic() const { return *plant->nics().front(); }
-    [[nodiscard]] Result<Registry::Place> occupy(const Registry::Wish& wish, std::uint32_t now,
-                                                 std::int32_t process) {
+    [[nodiscard]] Result<PlaceRegistry::Place> occupy(const PlaceRegistry::Wish& wish,
+                                                      std::uint32_t now, std::int32_t process) {
       return registry.occupy(nic(), wish, now, process);
     }
   };
@@ -46,7 +46,7 @@ class PlacesTest : public ::testing::Test {
     auto made = Plant::make(options);
     EXPECT_TRUE(made);
     auto plant = std::make_unique<Plant>(std::move(*made));
-    Registry registry(*plant);
+    PlaceRegistry registry(*plant);
     return {std::move(plant), std::move(registry)};
   }
   [[nodiscard]] Weftd weftd(std::uint32_t nics = 1) const {
@@ -195,7 +195,7 @@ TEST_F(PlacesTest, AnotherNetworksFileOrNonsenseIsForgotten) {
 // parent of this process, which still runs.
 TEST_F(PlacesTest, NobodyGetsAPlaceBackThatWasNotItsOwn) {
   const pid_t owner = ::getppid();
-  Registry::Place had;
+  PlaceRegistry::Place had;
   {
     Weftd before = weftd();
     const auto place = before.occupy({}, kNow, owner);
@@ -228,7 +228,7 @@ TEST_F(PlacesTest, NobodyGetsAPlaceBackThatWasNotItsOwn) {
 // In places that are looked at for one that is free: the control thread is busy meanwhile.
 TEST_F(PlacesTest, TheCostOfOneMorePlaceIsBounded) {
   Weftd busy = without_memory();
-  std::vector<Registry::Place> places;
+  std::vector<PlaceRegistry::Place> places;
   for (std::size_t i = 1; i < kSlotsPerNic; ++i) {
     const std::uint64_t before = busy.registry.looked_at();
     const auto place = busy.occupy({}, kNow, ::getpid());

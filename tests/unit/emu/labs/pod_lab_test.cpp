@@ -11,7 +11,7 @@
 #include <string>
 
 #include "emu/fabric/topology_yaml.hpp"
-#include "emu/labs/engine_words.hpp"
+#include "emu/labs/container_words.hpp"
 #include "tests/unit/emu/k8s/manifests.hpp"
 
 namespace weft::labs {

@@ -63,8 +63,8 @@ class LentSource : public LentMemory, public ::testing::WithParamInterface<Opera
 
 // Three requests of which the second one reads what is gone; both others must not notice.
 TEST_P(LentSource, IsALocalProtectionErrorOfItsRequestOnly) {
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
   for (std::uint64_t i = 0; i < 3; ++i) {
     ASSERT_TRUE(right.receive(to, i));
   }
@@ -87,8 +87,8 @@ INSTANTIATE_TEST_SUITE_P(All, LentSource,
 // The first read begins in what is there and ends in what is not; the second lies in what is there,
 // and must not notice.
 TEST_F(LentMemory, OfAReadsTargetIsALocalProtectionError) {
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
   take_away(left);
   ASSERT_TRUE(left.nic.post_send(from, work(Operation::rdma_read, to, 1, left.sge(0, kMax))));
   ASSERT_TRUE(left.nic.post_send(from, work(Operation::rdma_read, to, 2, left.sge(0, 4000))));
@@ -100,8 +100,8 @@ class LentTarget : public LentMemory, public ::testing::WithParamInterface<Opera
 
 // The same at the other side: its engine refuses, and the sender is told.
 TEST_P(LentTarget, IsARemoteAccessErrorOfItsRequestOnly) {
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
   take_away(right);
   ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 1, left.sge(0, 1000))));
   ASSERT_TRUE(left.nic.post_send(from, work(GetParam(), to, 2, left.sge(0, kMax))));
@@ -116,8 +116,8 @@ INSTANTIATE_TEST_SUITE_P(All, LentTarget,
                          ::testing::Values(Operation::rdma_read, Operation::rdma_write));
 
 TEST_F(LentMemory, OfAPostedReceiveEndsItAndTheNextOneGetsTheMessage) {
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
   ASSERT_TRUE(right.receive(to, 1, kGoneAt, 100));
   ASSERT_TRUE(right.receive(to, 2, kGoneAt + 100, 100));
   ASSERT_TRUE(right.receive(to, 3, 0, 100));
@@ -133,15 +133,15 @@ TEST_F(LentMemory, OfAPostedReceiveEndsItAndTheNextOneGetsTheMessage) {
 
 // A datagram's receive is touched when it is posted.
 TEST_F(LentMemory, OfADatagramsReceiveEndsItAtOnce) {
-  Qp& to = right.ready_qp(QpType::ud);
+  DatagramQp& to = right.ready_qp(QpType::ud);
   take_away(right);
   ASSERT_TRUE(right.receive(to, 1, kGoneAt, 100));
   EXPECT_EQ(ends(right), (Ends{{1, WorkStatus::bad_local_key}}));
 }
 
 TEST_F(LentMemory, OfADatagramsSourceIsToldItsSender) {
-  Qp& from = left.ready_qp(QpType::ud);
-  Qp& to = right.ready_qp(QpType::ud);
+  DatagramQp& from = left.ready_qp(QpType::ud);
+  DatagramQp& to = right.ready_qp(QpType::ud);
   ASSERT_TRUE(right.receive(to, 1));
   take_away(left);
   ASSERT_TRUE(left.nic.post_send(from, work(Operation::send, to, 1, left.sge(kGoneAt, 100))));
@@ -151,8 +151,8 @@ TEST_F(LentMemory, OfADatagramsSourceIsToldItsSender) {
 
 // What has left needs its memory no more.
 TEST_F(LentMemory, ThatWasReadInTimeIsNotMissed) {
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
   ASSERT_TRUE(right.receive(to, 1));
   ASSERT_TRUE(left.nic.post_send(from, work(Operation::send, to, 1, left.sge(kGoneAt, 100))));
   run(std::chrono::microseconds{1});

@@ -11,8 +11,8 @@ namespace weft::nic {
 namespace {
 
 TEST_F(TwoNics, SendCarriesBytesImmediateAndSource) {
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
   ASSERT_TRUE(right.receive(to, 77, 100));
   SendWork work = send(to, "hello, datagram", 5);
   work.immediate = 0xABCD1234;
@@ -37,8 +37,8 @@ TEST_F(TwoNics, SendCarriesBytesImmediateAndSource) {
 // A program recognises a sender by the number of its own address handle. A handle of another
 // domain, made first, must not be told.
 TEST_F(TwoNics, ReceiverWithHandleOfItsOwnDomainIsToldItsNumber) {
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
   const std::uint32_t other_pd = *right.nic.allocate_pd();
   ASSERT_TRUE(right.nic.create_ah(other_pd, left.address));
   const std::uint16_t own = *right.nic.create_ah(right.pd, left.address);
@@ -50,8 +50,8 @@ TEST_F(TwoNics, ReceiverWithHandleOfItsOwnDomainIsToldItsNumber) {
 
 // Inline means that the caller may reuse its bytes at once.
 TEST_F(TwoNics, InlineBytesAreCopiedWhenPosted) {
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
   ASSERT_TRUE(right.receive(to, 1));
   ASSERT_TRUE(left.nic.post_send(from, send(to, "first", 1)));
   (void)send(to, "XXXXX", 0);  // overwrites the caller's bytes
@@ -62,8 +62,8 @@ TEST_F(TwoNics, InlineBytesAreCopiedWhenPosted) {
 // More bytes than a packet holds. The peer's program sees neither of the two: it gets no
 // completion.
 TEST_F(TwoNics, WriteAndReadPlaceBytes) {
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
   left.fill(0, std::string(20000, 'w'));
   right.fill(30000, "what the reader wants");
   SendWork work;
@@ -104,8 +104,8 @@ class StrictNics : public TwoNics {
 
 // Messages come from anybody; memory is for those that the owner has an address handle for.
 TEST_F(StrictNics, RemoteAccessNeedsAnAddressHandleAtTheTarget) {
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
   left.fill(0, "written");
   SendWork work;
   work.ah = ah;
@@ -143,9 +143,9 @@ TEST_F(StrictNics, RemoteAccessNeedsAnAddressHandleAtTheTarget) {
 // A queue pair that was made for unsolicited immediate data is told of it without a posted receive,
 // so there is no request number to tell.
 TEST_F(TwoNics, WriteWithImmediateConsumesAReceiveUnlessUnsolicited) {
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
-  Qp& eager =
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
+  DatagramQp& eager =
       **right.nic.create_qp({.pd = right.pd, .receive_depth = 16, .unsolicited_immediate = true});
   right.to_rts(eager);
   ASSERT_TRUE(right.receive(to, 9));
@@ -178,8 +178,8 @@ TEST_F(TwoNics, WriteWithImmediateConsumesAReceiveUnlessUnsolicited) {
 // The first 40 bytes of a receive are kept for a GRH, which is zero here. The second datagram finds
 // no receive: its sender is told of success all the same, as UD promises no more.
 TEST_F(TwoNics, DatagramsLeaveRoomForTheHeaderAndNobodyIsToldOfLoss) {
-  Qp& from = left.ready_qp(QpType::ud);
-  Qp& to = right.ready_qp(QpType::ud);
+  DatagramQp& from = left.ready_qp(QpType::ud);
+  DatagramQp& to = right.ready_qp(QpType::ud);
   right.fill(0, std::string(64, '#'));
   ASSERT_TRUE(right.receive(to, 3, 0, 64));
   ASSERT_TRUE(left.nic.post_send(from, send(to, "payload", 1)));
@@ -207,8 +207,8 @@ struct WrongCase {
 class WrongRequest : public TwoNics, public ::testing::WithParamInterface<WrongCase> {};
 
 TEST_P(WrongRequest, CompletesWithItsStatus) {
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
   ASSERT_TRUE(right.receive(to, 1, 0, 100));
   SendWork work;
   work.wr_id = 11;
@@ -337,11 +337,11 @@ INSTANTIATE_TEST_SUITE_P(
 
 // A retry count of 0 means none, 7 (the default here) means for ever.
 TEST_F(TwoNics, RnrWithoutRetriesIsReported) {
-  Qp& from = left.ready_qp();
+  DatagramQp& from = left.ready_qp();
   QpAttributes none{.rnr_retry = 0, .sq_psn = 1};
-  Qp& strict = **left.nic.create_qp({.pd = left.pd, .receive_depth = 1});
+  DatagramQp& strict = **left.nic.create_qp({.pd = left.pd, .receive_depth = 1});
   left.to_rts(strict);
-  Qp& to = right.ready_qp();
+  DatagramQp& to = right.ready_qp();
   QpAttributes reset{};
   ASSERT_TRUE(left.nic.modify_qp(from, kMaskState, reset));
   QpAttributes init{.state = 1, .port = 1, .qkey = 7};
@@ -365,8 +365,8 @@ TEST_F(TwoNics, RnrWithoutRetriesIsReported) {
 // What a program has posted it gets back in ERROR, each with a completion; RESET is the end without
 // a word.
 TEST_F(TwoNics, ErrorFlushesWhatIsOutstandingAndResetForgetsIt) {
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
   ASSERT_TRUE(left.receive(from, 50));
   ASSERT_TRUE(left.nic.post_send(from, send(to, "never", 51)));  // no receive is posted there
   run();
@@ -387,8 +387,8 @@ TEST_F(TwoNics, ErrorFlushesWhatIsOutstandingAndResetForgetsIt) {
 
 // Also what never reached the engine: the next life of the queue pair must not meet it.
 TEST_F(TwoNics, ResetForgetsWhatEndedLocally) {
-  Qp& from = left.ready_qp();
-  Qp& other = left.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& other = left.ready_qp();
   SendWork wrong = send(from, "nowhere", 60);
   wrong.ah = 999;
   ASSERT_TRUE(left.nic.post_send(from, wrong));
@@ -401,8 +401,8 @@ TEST_F(TwoNics, ResetForgetsWhatEndedLocally) {
 
 // Packets for the old queue pair may still travel, so the next one has another number.
 TEST_F(TwoNics, DestroyedQueuePairsCompleteNothingAndTheirNumbersRest) {
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
   const std::uint32_t number = from.number();
   ASSERT_TRUE(left.nic.post_send(from, send(to, "lost", 1)));
   left.nic.destroy_qp(from);
@@ -414,8 +414,8 @@ TEST_F(TwoNics, DestroyedQueuePairsCompleteNothingAndTheirNumbersRest) {
 // The same address twice gives the same handle; only the last destruction ends the work that uses
 // it.
 TEST_F(TwoNics, DestroyedHandleEndsItsWork) {
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
   ASSERT_EQ(*left.nic.create_ah(left.pd, right.address), ah);  // counted twice
   ASSERT_TRUE(left.nic.post_send(from, send(to, "waits for a receive", 1)));
   run();
@@ -428,8 +428,8 @@ TEST_F(TwoNics, DestroyedHandleEndsItsWork) {
 
 // Unreachable: it was never heard. Unresponsive: it was heard, and is silent now.
 TEST_F(TwoNics, SilentPeersAreUnreachableOrUnresponsive) {
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
   cut = true;
   ASSERT_TRUE(left.nic.post_send(from, send(to, "anybody?", 1)));
   run(std::chrono::milliseconds{400});
@@ -457,7 +457,7 @@ TEST_F(TwoNics, DomainsInUseCannotBeFreed) {
 
 // A process has a block of 256.
 TEST_F(TwoNics, NumbersRunOutAndComeBack) {
-  std::vector<Qp*> all;
+  std::vector<DatagramQp*> all;
   while (auto qp = left.nic.create_qp({.pd = left.pd})) {
     all.push_back(*qp);
   }
@@ -479,7 +479,7 @@ class FewQueuePairs : public TwoNics {
 
 // Libraries keep them in a table of 128 places, by the low bits of their numbers.
 TEST_F(FewQueuePairs, ThereAreNoMoreAndTheirNumbersDifferInTheLibrarysTable) {
-  std::vector<Qp*> all;
+  std::vector<DatagramQp*> all;
   for (int round = 0; round < 10; ++round) {
     while (auto qp = left.nic.create_qp({.pd = left.pd})) {
       all.push_back(*qp);
@@ -487,7 +487,7 @@ TEST_F(FewQueuePairs, ThereAreNoMoreAndTheirNumbersDifferInTheLibrarysTable) {
     ASSERT_EQ(all.size(), 100U);
     EXPECT_EQ(left.nic.create_qp({.pd = left.pd}).error(), ENOMEM);
     std::set<std::uint32_t> places;
-    for (const Qp* const qp : all) {
+    for (const DatagramQp* const qp : all) {
       EXPECT_TRUE(places.insert(qp->number() % 128).second) << qp->number();
     }
     for (std::size_t i = 0; i < all.size(); i += 3) {  // some go, new ones come
@@ -500,8 +500,8 @@ TEST_F(FewQueuePairs, ThereAreNoMoreAndTheirNumbersDifferInTheLibrarysTable) {
 // 18 bytes into 4, 5 and 50; the sign behind each piece must stay.
 TEST_F(TwoNics, ReceivesScatterToThreePieces) {
   for (const QpType type : {QpType::srd, QpType::ud}) {
-    Qp& from = left.ready_qp(type);
-    Qp& to = right.ready_qp(type);
+    DatagramQp& from = left.ready_qp(type);
+    DatagramQp& to = right.ready_qp(type);
     right.fill(0, std::string(400, '#'));
     const std::uint32_t head = type == QpType::ud ? kGrhSize : 0;
     ASSERT_TRUE(right.nic.post_receive(
@@ -520,8 +520,8 @@ TEST_F(TwoNics, ReceivesScatterToThreePieces) {
 
 // The 40 bytes may end anywhere in them.
 TEST_F(TwoNics, DatagramsFindTheirPlaceBehindAnyPieces) {
-  Qp& from = left.ready_qp(QpType::ud);
-  Qp& to = right.ready_qp(QpType::ud);
+  DatagramQp& from = left.ready_qp(QpType::ud);
+  DatagramQp& to = right.ready_qp(QpType::ud);
   for (const std::uint32_t first : {1U, 39U, 40U}) {
     right.fill(0, std::string(400, '#'));
     ASSERT_TRUE(right.nic.post_receive(
@@ -539,12 +539,12 @@ TEST_F(TwoNics, DatagramsFindTheirPlaceBehindAnyPieces) {
 
 // As many receives as a process can post must not stop what it sends.
 TEST_F(TwoNics, ReceivesDoNotUseUpTheRoomOfSends) {
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
   // 40 queue pairs of it hold 655,360 receives.
   constexpr std::uint32_t kDepth = 16384;
   for (int i = 0; i < 40; ++i) {
-    Qp& qp = **left.nic.create_qp({.pd = left.pd, .receive_depth = kDepth});
+    DatagramQp& qp = **left.nic.create_qp({.pd = left.pd, .receive_depth = kDepth});
     left.to_rts(qp);
     for (std::uint32_t n = 0; n < kDepth; ++n) {
       ASSERT_TRUE(left.receive(qp, n));
@@ -570,8 +570,8 @@ class NoLoopback : public TwoNics {
 };
 
 TEST_F(NoLoopback, WhatIsSentToOneselfVanishes) {
-  Qp& from = left.ready_qp();
-  Qp& to = left.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = left.ready_qp();
   ASSERT_TRUE(left.receive(to, 1));
   SendWork work = send(to, "into the void", 2);
   work.ah = *left.nic.create_ah(left.pd, left.address);

@@ -47,7 +47,7 @@ struct Place {
 
 struct Party;
 struct Pair {  // of queues
-  Qp* qp = nullptr;
+  DatagramQp* qp = nullptr;
   bool ready = false;
   bool alive = true;
   std::uint8_t rnr_retry = 7;

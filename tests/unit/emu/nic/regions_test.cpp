@@ -56,8 +56,8 @@ class TakenMemory : public TwoNics {
 // Four receives, two of them (2 and 4) with a piece of the region: these two end, and the messages
 // go to the others in their order.
 TEST_F(TakenMemory, PostedReceivesEndAndAreNotWrittenTo) {
-  Qp& from = right.ready_qp();
-  Qp& to = left.ready_qp();
+  DatagramQp& from = right.ready_qp();
+  DatagramQp& to = left.ready_qp();
   const Sge gone{kAddress, 4096, taken.value()};
   ASSERT_TRUE(left.receive(to, 1));
   ASSERT_TRUE(left.nic.post_receive(to, {.wr_id = 2, .sges = {gone}, .sge_count = 1}));
@@ -91,8 +91,8 @@ class TakenMemoryUnderWork : public TakenMemory,
 // At every moment of a request's life: waiting, half sent, with answers under way.
 TEST_P(TakenMemoryUnderWork, EndsItOnceAndTouchesNothingMore) {
   const auto [operation, microseconds] = GetParam();
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
   // Four requests of a quarter each, so that some are under way when the pages go.
   constexpr std::uint32_t kMax = 200 * 1024;
   const std::uint32_t length = operation == Operation::send ? 4000 : kMax / 4;
@@ -134,8 +134,8 @@ INSTANTIATE_TEST_SUITE_P(All, TakenMemoryUnderWork,
 // The peer has been heard before, so packets are sent again until it is given up: that must not
 // read the pages.
 TEST_F(TakenMemory, SilentPeersKeepNothingAlive) {
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
   ASSERT_TRUE(left.nic.post_send(from, work(Operation::rdma_write, to, 0, taken_sge(100))));
   run();
   EXPECT_EQ(only(left.poll()).status, WorkStatus::ok);
@@ -150,8 +150,8 @@ TEST_F(TakenMemory, SilentPeersKeepNothingAlive) {
 
 // Nothing is sent again to a peer that never answered before it is given up.
 TEST_F(TakenMemory, PeersThatNeverAnsweredKeepNothingAliveEither) {
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
   cut = true;
   ASSERT_TRUE(left.nic.post_send(from, work(Operation::rdma_write, to, 1, taken_sge(50'000))));
   run(std::chrono::microseconds{3});
@@ -162,8 +162,8 @@ TEST_F(TakenMemory, PeersThatNeverAnsweredKeepNothingAliveEither) {
 
 // What counts is the key, not the address: another region over the same bytes still lends them.
 TEST_F(TakenMemory, WorkOfAnotherRegionOverTheSameBytesGoesOn) {
-  Qp& from = left.ready_qp();
-  Qp& to = right.ready_qp();
+  DatagramQp& from = left.ready_qp();
+  DatagramQp& to = right.ready_qp();
   const srd::RegionKey other = add_region();
   ASSERT_TRUE(right.receive(to, 1));
   ASSERT_TRUE(right.receive(to, 2));
@@ -185,8 +185,8 @@ TEST_F(TakenMemory, WorkOfAnotherRegionOverTheSameBytesGoesOn) {
 
 // Remote access was safe before: keys are looked up for each packet.
 TEST_F(TakenMemory, ReadsByAPeerEndInARemoteError) {
-  Qp& from = right.ready_qp();
-  Qp& to = left.ready_qp();
+  DatagramQp& from = right.ready_qp();
+  DatagramQp& to = left.ready_qp();
   SendWork read;
   read.operation = Operation::rdma_read;
   read.ah = *right.nic.create_ah(right.pd, left.address);

@@ -56,12 +56,12 @@ struct Side {
   }
 
   // Ready to send and to receive; the queue pair belongs to the NIC.
-  Qp& ready_qp(QpType type = QpType::srd, std::uint32_t qkey = 7) {
-    Qp& qp = **nic.create_qp({.type = type, .pd = pd, .receive_depth = 16});
+  DatagramQp& ready_qp(QpType type = QpType::srd, std::uint32_t qkey = 7) {
+    DatagramQp& qp = **nic.create_qp({.type = type, .pd = pd, .receive_depth = 16});
     to_rts(qp, qkey);
     return qp;
   }
-  void to_rts(Qp& qp, std::uint32_t qkey = 7) {
+  void to_rts(DatagramQp& qp, std::uint32_t qkey = 7) {
     const auto step = [&](QpState to, std::uint32_t mask, QpAttributes attributes) {
       attributes.state = static_cast<std::uint8_t>(to);
       ASSERT_TRUE(nic.modify_qp(qp, kMaskState | mask, attributes));
@@ -73,7 +73,8 @@ struct Side {
   [[nodiscard]] Sge sge(std::uint64_t offset, std::uint32_t length) const {
     return {kIova + offset, length, key.value()};
   }
-  bool receive(Qp& qp, std::uint64_t wr_id, std::uint64_t offset = 0, std::uint32_t length = 4096) {
+  bool receive(DatagramQp& qp, std::uint64_t wr_id, std::uint64_t offset = 0,
+               std::uint32_t length = 4096) {
     return nic.post_receive(qp, {.wr_id = wr_id, .sges = {sge(offset, length)}, .sge_count = 1});
   }
   [[nodiscard]] std::string text(std::uint64_t offset, std::size_t length) const {
@@ -120,7 +121,8 @@ class TwoNics : public ::testing::Test {
     }
   }
   // The text is kept until the next call: one such request is to be posted before the next is made.
-  [[nodiscard]] SendWork send(const Qp& to, const std::string& inline_text, std::uint64_t wr_id) {
+  [[nodiscard]] SendWork send(const DatagramQp& to, const std::string& inline_text,
+                              std::uint64_t wr_id) {
     kept_ = inline_text;
     SendWork work;
     work.wr_id = wr_id;
@@ -131,7 +133,7 @@ class TwoNics : public ::testing::Test {
     return work;
   }
   // From the left side to a queue pair and the memory of the right one.
-  [[nodiscard]] SendWork work(Operation operation, const Qp& to, std::uint64_t wr_id,
+  [[nodiscard]] SendWork work(Operation operation, const DatagramQp& to, std::uint64_t wr_id,
                               const Sge& local) const {
     SendWork made;
     made.wr_id = wr_id;

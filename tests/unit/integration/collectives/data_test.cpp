@@ -12,7 +12,7 @@ namespace {
 TEST(Data, ReductionsOfEveryType) {
   for (int type = 0; type < 9; ++type) {
     for (int reduction = 0; reduction < 5; ++reduction) {
-      Problem problem{.operation = Operation::all_reduce, .ranks = 3};
+      Problem problem{.operation = NcclOperation::all_reduce, .ranks = 3};
       problem.element = size_of(static_cast<Type>(type));
       problem.bytes = 1000 * problem.element;
       const Pattern pattern{static_cast<Type>(type), static_cast<Reduction>(reduction), 4};
@@ -37,7 +37,7 @@ TEST(Data, SumsOfManyRanksAreExactInEveryType) {
   for (int type = 0; type < 9; ++type) {
     // Sums of 64 ranks must still be exact in the smallest type: else rounding, which depends on
     // the order, would look like damage.
-    Problem problem{.operation = Operation::all_reduce, .ranks = 64};
+    Problem problem{.operation = NcclOperation::all_reduce, .ranks = 64};
     problem.element = size_of(static_cast<Type>(type));
     problem.bytes = 256 * problem.element;
     const Pattern pattern{static_cast<Type>(type), Reduction::sum, 2};
@@ -53,7 +53,7 @@ TEST(Data, SumsOfManyRanksAreExactInEveryType) {
 }
 
 TEST(Data, WrongRoundRankOrPlaceIsSeen) {
-  const Problem problem{.operation = Operation::sendrecv, .bytes = 4096, .ranks = 2, .rank = 1};
+  const Problem problem{.operation = NcclOperation::sendrecv, .bytes = 4096, .ranks = 2, .rank = 1};
   Problem sender = problem;
   sender.rank = 0;
   const Pattern pattern{Type::float32, Reduction::sum, 7};

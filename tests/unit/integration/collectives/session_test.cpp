@@ -78,8 +78,8 @@ class EveryOperation : public ::testing::TestWithParam<int> {};
 TEST_P(EveryOperation, IsRightOverUdpTcpAndMemory) {
   for (const char* plugin : {WEFT_PLUGIN, WEFT_TCP_PLUGIN, WEFT_MEMORY_PLUGIN}) {
     SessionOptions options = small(plugin);
-    options.operation = static_cast<Operation>(GetParam());
-    options.ranks = options.operation == Operation::hypercube ? 4 : 3;
+    options.operation = static_cast<NcclOperation>(GetParam());
+    options.ranks = options.operation == NcclOperation::hypercube ? 4 : 3;
     const Outcome outcome = run(options);
     EXPECT_TRUE(outcome.good) << to_string(options.operation) << " over " << plugin << ": "
                               << outcome.reason;
@@ -91,12 +91,14 @@ INSTANTIATE_TEST_SUITE_P(Operations, EveryOperation, ::testing::Range(0, 10));
 TEST(Session, LowLatencyProtocolsAndTreesAreRight) {
   for (const char* plugin : {WEFT_PLUGIN, WEFT_TCP_PLUGIN, WEFT_MEMORY_PLUGIN}) {
     for (int protocol = 0; protocol < 3; ++protocol) {
-      for (const Operation operation : {Operation::all_reduce, Operation::reduce_scatter,
-                                        Operation::broadcast, Operation::reduce}) {
+      for (const NcclOperation operation :
+           {NcclOperation::all_reduce, NcclOperation::reduce_scatter, NcclOperation::broadcast,
+            NcclOperation::reduce}) {
         SessionOptions options = small(plugin);
         options.operation = operation;
         options.protocol = static_cast<Protocol>(protocol);
-        options.algorithm = operation == Operation::all_reduce ? Algorithm::tree : Algorithm::ring;
+        options.algorithm =
+            operation == NcclOperation::all_reduce ? Algorithm::tree : Algorithm::ring;
         options.ranks = 3;
         options.type = Type::bfloat16;
         options.reduction = Reduction::avg;
@@ -112,7 +114,8 @@ TEST(Session, LowLatencyProtocolsAndTreesAreRight) {
 TEST(Session, PatIsRight) {
   for (const char* plugin : {WEFT_PLUGIN, WEFT_TCP_PLUGIN, WEFT_MEMORY_PLUGIN}) {
     for (const std::uint32_t ranks : {2U, 3U, 5U, 8U}) {
-      for (const Operation operation : {Operation::all_gather, Operation::reduce_scatter}) {
+      for (const NcclOperation operation :
+           {NcclOperation::all_gather, NcclOperation::reduce_scatter}) {
         SessionOptions options = small(plugin);
         options.operation = operation;
         options.algorithm = Algorithm::pat;
@@ -131,8 +134,8 @@ TEST(Session, PatIsRight) {
 TEST(Session, RanksAreRightAsThreadsOfOneProcessAndOfTwo) {
   for (const char* plugin : {WEFT_PLUGIN, WEFT_TCP_PLUGIN, WEFT_MEMORY_PLUGIN}) {
     for (const std::uint32_t threads : {4U, 2U}) {
-      for (const Operation operation :
-           {Operation::all_reduce, Operation::alltoall, Operation::hypercube}) {
+      for (const NcclOperation operation :
+           {NcclOperation::all_reduce, NcclOperation::alltoall, NcclOperation::hypercube}) {
         SessionOptions options = small(plugin);
         options.operation = operation;
         options.ranks = 4;
@@ -151,7 +154,7 @@ TEST(Session, ChaosOfCallsChangesNothing) {
   for (const char* plugin : {WEFT_PLUGIN, WEFT_TCP_PLUGIN, WEFT_MEMORY_PLUGIN}) {
     for (std::uint64_t seed = 1; seed <= 4; ++seed) {
       SessionOptions options = small(plugin);
-      options.operation = seed % 2 == 0 ? Operation::all_reduce : Operation::alltoall;
+      options.operation = seed % 2 == 0 ? NcclOperation::all_reduce : NcclOperation::alltoall;
       options.protocol = seed == 4 ? Protocol::ll : Protocol::simple;
       options.ranks = 3;
       options.threads = seed == 3 ? 3 : 1;

@@ -17,22 +17,23 @@
 namespace weft::collectives {
 namespace {
 
-constexpr Operation kAll[] = {
-    Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter, Operation::broadcast,
-    Operation::reduce,     Operation::sendrecv,   Operation::alltoall,       Operation::gather,
-    Operation::scatter,    Operation::hypercube};
+constexpr NcclOperation kAll[] = {NcclOperation::all_reduce,     NcclOperation::all_gather,
+                                  NcclOperation::reduce_scatter, NcclOperation::broadcast,
+                                  NcclOperation::reduce,         NcclOperation::sendrecv,
+                                  NcclOperation::alltoall,       NcclOperation::gather,
+                                  NcclOperation::scatter,        NcclOperation::hypercube};
 
 // Bytes of data that a message may have.
-std::size_t slot_of(const Problem& problem, const Program& program) {
+std::size_t slot_of(const Problem& problem, const RankProgram& program) {
   return data_bytes(program.protocol,
                     buffer_of(problem.buffers, program) / kSteps * program.steps_of_slice);
 }
 
 // The sizes of the messages of a program to or from one of its peers, in order.
-std::vector<std::size_t> sizes(const Problem& problem, const Program& program, bool out,
+std::vector<std::size_t> sizes(const Problem& problem, const RankProgram& program, bool out,
                                std::size_t end) {
   std::vector<std::size_t> all;
-  for (const Step& step : program.steps) {
+  for (const ProgramStep& step : program.steps) {
     const bool moves = out ? step.sends_to(end) : step.receives_from(end);
     for (std::uint32_t i = 0; moves && i < program.slices; ++i) {
       all.push_back(program.slices == 1 ? step.count
@@ -52,7 +53,7 @@ TEST(Shape, BothEndsAgreeOnEveryMessage) {
     problem.operation = kAll[rng.below(std::size(kAll))];
     problem.ranks =
         // A hypercube needs a power of two.
-        problem.operation == Operation::hypercube ? 2U << rng.below(3) : 2 + rng.below(7);
+        problem.operation == NcclOperation::hypercube ? 2U << rng.below(3) : 2 + rng.below(7);
     problem.algorithm = static_cast<Algorithm>(rng.below(3));
     problem.protocol = static_cast<Protocol>(rng.below(3));
     problem.root = rng.below(problem.ranks);
@@ -63,7 +64,7 @@ TEST(Shape, BothEndsAgreeOnEveryMessage) {
     std::map<Key, std::vector<std::size_t>> sent;
     std::map<Key, std::vector<std::size_t>> received;
     for (problem.rank = 0; problem.rank < problem.ranks; ++problem.rank) {
-      for (const Program& program : programs_of(problem)) {
+      for (const RankProgram& program : programs_of(problem)) {
         for (std::size_t end = 0; end < program.to.size(); ++end) {
           for (const std::size_t size : sizes(problem, program, true, end)) {
             ASSERT_LE(size * problem.element, slot_of(problem, program));
@@ -130,7 +131,7 @@ class Model {
         std::copy(inputs_.back().begin(), inputs_.back().end(),
                   outputs_.back().begin() + static_cast<std::ptrdiff_t>(at * 4));
       }
-      for (const Program& program : programs_of(problem_)) {
+      for (const RankProgram& program : programs_of(problem_)) {
         running_.push_back({problem_.rank, program, 0});
       }
     }
@@ -160,7 +161,7 @@ class Model {
  private:
   struct Running {
     std::uint32_t rank;
-    Program program;
+    RankProgram program;
     std::size_t step;
   };
   using Line = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
@@ -169,7 +170,7 @@ class Model {
     if (one.step == one.program.steps.size()) {
       return false;
     }
-    const Step& step = one.program.steps[one.step];
+    const ProgramStep& step = one.program.steps[one.step];
     for (std::size_t i = 0; i < one.program.from.size(); ++i) {
       if (step.receives_from(i) &&
           lines_[{one.program.from[i], one.rank, one.program.channel}].empty()) {
@@ -197,7 +198,7 @@ class Model {
       input = output + (gathers_to(problem_.operation) ? one.rank * counts.send : 0) * 4;
     }
     bool first = true;
-    if (step.from != Step::kNone) {
+    if (step.from != ProgramStep::kNone) {
       std::copy_n((step.from_output ? output : input) + step.from * 4, data.size(), data.begin());
       first = false;
     }
@@ -218,7 +219,7 @@ class Model {
     if (step.finishes) {
       finish(Type::int32, reduction_, problem_.ranks, data.data(), step.count);
     }
-    if (step.to != Step::kNone) {
+    if (step.to != ProgramStep::kNone) {
       std::copy(data.begin(), data.end(), output + step.to * 4);
     }
     for (std::size_t i = 0; i < one.program.to.size(); ++i) {
@@ -237,12 +238,12 @@ class Model {
              other.step != other.program.steps.size();
     });
   }
-  static bool gathers_to(Operation operation) {
-    return operation == Operation::all_gather || operation == Operation::gather ||
-           operation == Operation::hypercube;
+  static bool gathers_to(NcclOperation operation) {
+    return operation == NcclOperation::all_gather || operation == NcclOperation::gather ||
+           operation == NcclOperation::hypercube;
   }
-  static bool scatters_from(Operation operation) {
-    return operation == Operation::reduce_scatter || operation == Operation::scatter;
+  static bool scatters_from(NcclOperation operation) {
+    return operation == NcclOperation::reduce_scatter || operation == NcclOperation::scatter;
   }
 
   Problem problem_;
@@ -254,7 +255,7 @@ class Model {
 };
 
 struct Way {
-  Operation operation;
+  NcclOperation operation;
   Algorithm algorithm = Algorithm::ring;
   Protocol protocol = Protocol::simple;
 };
@@ -280,25 +281,25 @@ void expect_right(const Way& way, std::uint32_t ranks, std::size_t bytes, bool i
 
 TEST(Shape, ProgramsComputeWhatTheyAreNamedFor) {
   std::vector<Way> ways;
-  for (const Operation operation : kAll) {
+  for (const NcclOperation operation : kAll) {
     for (int protocol = 0; protocol < (is_point_to_point(operation) ? 1 : 3); ++protocol) {
       ways.push_back({operation, Algorithm::ring, static_cast<Protocol>(protocol)});
     }
   }
   for (int protocol = 0; protocol < 3; ++protocol) {
-    ways.push_back({Operation::all_reduce, Algorithm::tree, static_cast<Protocol>(protocol)});
+    ways.push_back({NcclOperation::all_reduce, Algorithm::tree, static_cast<Protocol>(protocol)});
   }
-  ways.push_back({Operation::all_gather, Algorithm::pat});
-  ways.push_back({Operation::reduce_scatter, Algorithm::pat});
+  ways.push_back({NcclOperation::all_gather, Algorithm::pat});
+  ways.push_back({NcclOperation::reduce_scatter, Algorithm::pat});
   for (const Way& way : ways) {
     for (const std::uint32_t ranks : {2U, 3U, 4U, 5U, 8U}) {
-      if (way.operation == Operation::hypercube && (ranks & (ranks - 1)) != 0) {
+      if (way.operation == NcclOperation::hypercube && (ranks & (ranks - 1)) != 0) {
         continue;
       }
       // Nothing, one element, less than a slice, and sizes that no power of two divides.
       for (const std::size_t bytes : {0UL, 4UL, 64UL, 4096UL, 65532UL, 262148UL}) {
         expect_right(way, ranks, bytes, false);
-        if (way.operation != Operation::sendrecv && way.operation != Operation::alltoall) {
+        if (way.operation != NcclOperation::sendrecv && way.operation != NcclOperation::alltoall) {
           expect_right(way, ranks, bytes, true);
         }
       }
@@ -310,7 +311,8 @@ TEST(Shape, ProgramsComputeWhatTheyAreNamedFor) {
 // all ranks. More ranks than a connection holds messages do not block each other.
 TEST(Shape, PatIsShallowAndNeverBlocks) {
   for (const std::uint32_t ranks : {2U, 3U, 5U, 6U, 7U, 16U, 31U, 64U}) {
-    for (const Operation operation : {Operation::all_gather, Operation::reduce_scatter}) {
+    for (const NcclOperation operation :
+         {NcclOperation::all_gather, NcclOperation::reduce_scatter}) {
       expect_right({operation, Algorithm::pat}, ranks, std::size_t{ranks} * 3000, false);
       const Problem problem{.operation = operation,
                             .bytes = std::size_t{1} << 20,
@@ -322,7 +324,7 @@ TEST(Shape, PatIsShallowAndNeverBlocks) {
       while ((std::size_t{1} << distances) < ranks) {
         ++distances;
       }
-      const Program program = programs_of(problem)[0];
+      const RankProgram program = programs_of(problem)[0];
       EXPECT_EQ(program.to.size(), distances);
       std::size_t messages = 0;
       for (std::size_t end = 0; end < distances; ++end) {
@@ -340,7 +342,7 @@ TEST(Shape, TreesShareTheWork) {
   for (std::uint32_t ranks = 2; ranks <= 16; ++ranks) {
     std::uint32_t roots = 0;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      const Problem problem{.operation = Operation::all_reduce,
+      const Problem problem{.operation = NcclOperation::all_reduce,
                             .bytes = 1 << 20,
                             .ranks = ranks,
                             .rank = rank,
@@ -350,8 +352,8 @@ TEST(Shape, TreesShareTheWork) {
       std::size_t least = 2;
       for (std::uint32_t channel = 0; channel < 2; ++channel) {
         std::size_t children = 0;
-        for (const Program& program : programs_of(problem)) {
-          if (program.channel == channel && program.steps[0].from != Step::kNone) {
+        for (const RankProgram& program : programs_of(problem)) {
+          if (program.channel == channel && program.steps[0].from != ProgramStep::kNone) {
             children = program.from.size();
             roots += program.steps[0].finishes ? 1 : 0;
           }

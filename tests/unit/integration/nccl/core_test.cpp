@@ -9,8 +9,8 @@ namespace weft::testing {
 namespace {
 
 using nccl::Buffer;
+using nccl::CommRegion;
 using nccl::Outcome;
-using nccl::Region;
 using nccl::Request;
 
 // A connection with one registered buffer at each end.
@@ -19,8 +19,8 @@ struct Line {
   NcclLab::Connection ends;
   std::vector<std::byte> out;
   std::vector<std::byte> in;
-  Region* out_region = nullptr;
-  Region* in_region = nullptr;
+  CommRegion* out_region = nullptr;
+  CommRegion* in_region = nullptr;
 
   explicit Line(std::size_t size, const NcclLabConfig& config = nccl_lab_config())
       : lab(2, config), ends(lab.connect(0, 1)), out(size), in(size, std::byte{0xA5}) {
@@ -373,9 +373,9 @@ TEST(NcclCore, WhatWasReadEarlyIsNotWrittenAgain) {
         message.in.assign(size, kBlank);
         message.out.resize(size);
         fill_bytes(message.out, next + 7);
-        nccl::Region* const to =
+        nccl::CommRegion* const to =
             *lab.core(1).register_memory(*line.receiver, message.in.data(), size);
-        nccl::Region* const from =
+        nccl::CommRegion* const from =
             *lab.core(0).register_memory(*line.sender, message.out.data(), size);
         const nccl::Buffer buffer{message.in.data(), size, 1, to};
         nccl::Request* request = nullptr;

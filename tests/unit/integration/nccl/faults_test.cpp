@@ -31,7 +31,7 @@ struct Ends {
   explicit Ends(NcclLab& lab) : forth(lab.connect(0, 1)), back(lab.connect(1, 0)) {}
 
   Request* receive(NcclLab& lab) {
-    nccl::Region* const region =
+    nccl::CommRegion* const region =
         *lab.core(0).register_memory(*back.receiver, memory.data(), memory.size());
     const Buffer buffer{memory.data(), memory.size(), 0, region};
     Request* request = nullptr;
@@ -39,7 +39,7 @@ struct Ends {
     return request;
   }
   Request* send(NcclLab& lab) {
-    nccl::Region* const region =
+    nccl::CommRegion* const region =
         *lab.core(0).register_memory(*forth.sender, memory.data(), memory.size());
     Request* request = nullptr;
     EXPECT_EQ(lab.core(0).send(*forth.sender, memory.data(), memory.size(), 0, region, request),
@@ -195,7 +195,7 @@ TEST(NcclFaults, StoppedPeerIsNotADeadOne) {
   lab.world().resume(1);
   std::vector<std::byte> other(64);
   fill_bytes(other, 4);
-  nccl::Region* const region =
+  nccl::CommRegion* const region =
       *lab.core(1).register_memory(*ends.back.sender, other.data(), other.size());
   Request* sent = nullptr;
   EXPECT_EQ(lab.core(1).send(*ends.back.sender, other.data(), other.size(), 0, region, sent),
@@ -270,7 +270,7 @@ TEST(NcclFaults, AnyBytesToTheEndpointsAreCountedAndHarmNobody) {
     lab.run_for(20us);
   }
   std::vector<std::byte> memory(64);
-  nccl::Region* const region =
+  nccl::CommRegion* const region =
       *lab.core(1).register_memory(*ends.receiver, memory.data(), memory.size());
   const Buffer buffer{memory.data(), memory.size(), 0, region};
   Request* received = nullptr;
@@ -289,8 +289,8 @@ TEST(NcclFaults, ShorterMessageFailsBothEndsOfAnExactConnection) {
   const NcclLab::Connection made = lab.connect(0, 1);
   made.sender->exact = true;
   std::vector<std::byte> memory(100);
-  nccl::Region* const from = *lab.core(0).register_memory(*made.sender, memory.data(), 100);
-  nccl::Region* const to = *lab.core(1).register_memory(*made.receiver, memory.data(), 100);
+  nccl::CommRegion* const from = *lab.core(0).register_memory(*made.sender, memory.data(), 100);
+  nccl::CommRegion* const to = *lab.core(1).register_memory(*made.receiver, memory.data(), 100);
   const auto send = [&](std::size_t size) {
     Request* request = nullptr;
     EXPECT_EQ(lab.core(0).send(*made.sender, memory.data(), size, 0, from, request), Outcome::ok);

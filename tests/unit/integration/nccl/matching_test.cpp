@@ -96,8 +96,8 @@ void run(std::uint64_t seed) {
   const auto ends = lab.connect(0, 1);
   std::vector<std::byte> out(plan.messages.size() * kSlot);
   std::vector<std::byte> in(plan.groups.size() * 8 * kSlot, std::byte{0xA5});
-  nccl::Region* const from = *lab.core(0).register_memory(*ends.sender, out.data(), out.size());
-  nccl::Region* const to = *lab.core(1).register_memory(*ends.receiver, in.data(), in.size());
+  nccl::CommRegion* const from = *lab.core(0).register_memory(*ends.sender, out.data(), out.size());
+  nccl::CommRegion* const to = *lab.core(1).register_memory(*ends.receiver, in.data(), in.size());
   std::vector<Request*> sends(plan.messages.size());
   std::vector<Request*> receives(plan.groups.size());
   std::size_t sent = 0;

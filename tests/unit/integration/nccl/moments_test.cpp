@@ -24,7 +24,7 @@ template <class C>
 struct End {
   Stage stage = Stage::connecting;
   C* comm = nullptr;
-  nccl::Region* region = nullptr;
+  nccl::CommRegion* region = nullptr;
   std::vector<std::byte> memory = std::vector<std::byte>(kBytes);
   std::vector<Request*> requests;
   int posted = 0;

@@ -1,5 +1,5 @@
 // Owns finding a guest's place in what weftd says of its network.
-#include "emu/softroce/place.hpp"
+#include "emu/softroce/guest_place.hpp"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -117,7 +117,7 @@ srd::Address beside(const srd::Address& nic) {
   return srd::Address::v4(octet(nic, 0), octet(nic, 1), octet(nic, 2), kNumberOfGuest);
 }
 
-Result<Place> find_place(const json& status, const std::string& host) {
+Result<GuestPlace> find_guest_place(const json& status, const std::string& host) {
   std::vector<Port> ports = free_ports(status);
   if (ports.empty()) {
     return fail(ErrorCode::not_found,
@@ -138,10 +138,10 @@ Result<Place> find_place(const json& status, const std::string& host) {
   const auto wished =
       std::ranges::find_if(ports, [&](const Port& port) { return port.host == name; });
   const Port& port = wished == ports.end() ? ports.front() : *wished;
-  Place place{.address = {},
-              .own_socket = port.own_socket,
-              .network_socket = port.network_socket,
-              .mtu = std::min(kMaxMtu, status["mtu"].get<std::size_t>() + kHeadersOfIp)};
+  GuestPlace place{.address = {},
+                   .own_socket = port.own_socket,
+                   .network_socket = port.network_socket,
+                   .mtu = std::min(kMaxMtu, status["mtu"].get<std::size_t>() + kHeadersOfIp)};
   unsigned number = number_of(host).value_or(1);
   std::optional<srd::Address> on_link;
   for (const Nic& nic : *nics) {

@@ -3,7 +3,7 @@
 // The commands are compared word by word, because podman and docker are not there in a test, and a
 // wrong word would be noticed only by a user. What the engines answer is text, so it is read
 // strictly.
-#include "emu/labs/engine_words.hpp"
+#include "emu/labs/container_words.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ LabNode image_node() {
   return node;
 }
 
-TEST(EngineWords, AContainerHasItsNameItsLabelsItsAddressAndItsNics) {
+TEST(ContainerWords, AContainerHasItsNameItsLabelsItsAddressAndItsNics) {
   LabNode node = image_node();
   node.command = {"sleep", "5"};
   node.user = "1000";
@@ -53,7 +53,7 @@ TEST(EngineWords, AContainerHasItsNameItsLabelsItsAddressAndItsNics) {
 
 // Labs and nodes may have hyphens in their names, and both are put together with one: so a hyphen
 // of the lab's own is doubled.
-TEST(EngineWords, NoTwoLabsHaveAContainerOrANetworkOfOneName) {
+TEST(ContainerWords, NoTwoLabsHaveAContainerOrANetworkOfOneName) {
   const LabIdentity one{"a", "/run/a"};
   const LabIdentity other{"a-b", "/run/a-b"};
   EXPECT_NE(one.container("b-c"), other.container("c"));
@@ -65,7 +65,7 @@ TEST(EngineWords, NoTwoLabsHaveAContainerOrANetworkOfOneName) {
 
 // What stands behind the image is the container's command. The lab's own variables come last, so
 // that they win.
-TEST(EngineWords, ANodesOwnOptionsStandBeforeTheImage) {
+TEST(ContainerWords, ANodesOwnOptionsStandBeforeTheImage) {
   LabNode node = image_node();
   node.options = {"--read-only"};
   node.ports = {"80:80"};
@@ -80,7 +80,7 @@ TEST(EngineWords, ANodesOwnOptionsStandBeforeTheImage) {
 }
 
 // `:O` is podman's overlay: the container may write, and the directory stays as it is.
-TEST(EngineWords, OfARootfsADirectoryIsReadOnlyBelowWhatItsContainerWrites) {
+TEST(ContainerWords, OfARootfsADirectoryIsReadOnlyBelowWhatItsContainerWrites) {
   LabNode node = image_node();
   node.image.clear();
   node.rootfs = "/";
@@ -89,7 +89,7 @@ TEST(EngineWords, OfARootfsADirectoryIsReadOnlyBelowWhatItsContainerWrites) {
 }
 
 // With the host's network there is no name of its own either: engines refuse --hostname there.
-TEST(EngineWords, WithoutANetworkOfItsOwnALabUsesTheHostsOrNone) {
+TEST(ContainerWords, WithoutANetworkOfItsOwnALabUsesTheHostsOrNone) {
   LabFile file;
   file.ip_network = IpNetwork::none;
   EXPECT_THAT(line(run_node(EngineKind::podman, kLab, file, image_node(), kNics, {})),
@@ -101,7 +101,7 @@ TEST(EngineWords, WithoutANetworkOfItsOwnALabUsesTheHostsOrNone) {
 
 // Podman would answer names on the network itself, and wait ten seconds for a container that does
 // not end; docker has neither option.
-TEST(EngineWords, PodmanAndDockerDifferInAFewWords) {
+TEST(ContainerWords, PodmanAndDockerDifferInAFewWords) {
   EXPECT_THAT(line(create_network(EngineKind::podman, kLab, "")),
               "network create --label weft.lab=/run/weft-0/pair --disable-dns weft-pair");
   EXPECT_THAT(line(create_network(EngineKind::docker, kLab, "10.9.0.0/24")),
@@ -113,7 +113,7 @@ TEST(EngineWords, PodmanAndDockerDifferInAFewWords) {
 }
 
 // In the order in which the engine was asked for them: identifier, node, state, exit code.
-TEST(EngineWords, StatesAreReadLineByLine) {
+TEST(ContainerWords, StatesAreReadLineByLine) {
   const auto states = parse_states("c0ffee n1 running 0\nbeef n2 exited 137\n");
   ASSERT_TRUE(states) << states.error().message;
   ASSERT_EQ(states->size(), 2U);
@@ -128,7 +128,7 @@ TEST(EngineWords, StatesAreReadLineByLine) {
 }
 
 // The first address is the engine's own, the last one broadcast; what is between is counted.
-TEST(EngineWords, AddressesAreTakenFromTheSubnetInOrder) {
+TEST(ContainerWords, AddressesAreTakenFromTheSubnetInOrder) {
   EXPECT_THAT(*addresses_in("10.89.3.0/24", 2), ElementsAre("10.89.3.2", "10.89.3.3"));
   EXPECT_THAT(*addresses_in("10.89.3.77/24", 1), ElementsAre("10.89.3.2"));
   EXPECT_EQ(addresses_in("10.0.0.0/16", 254)->back(), "10.0.0.255");

@@ -16,9 +16,9 @@ namespace weft::srd {
 // room.
 //
 // Receives that are flushed or revoked come on top: their owner has asked for it.
-class CompletionQueue {
+class CompletionBacklog {
  public:
-  explicit CompletionQueue(std::size_t limit) : limit_(limit) {}
+  explicit CompletionBacklog(std::size_t limit) : limit_(limit) {}
 
   // nullptr if nothing has ended.
   [[nodiscard]] const Completion* next() const {

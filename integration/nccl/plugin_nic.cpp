@@ -4,7 +4,7 @@
 // address for UDP that the environment names, or, without either, a free loopback address. On top
 // of the carrier stand the engine and the plugin's Core, driven by a Host, whose background thread
 // makes progress while NCCL's threads do not call.
-#include "integration/nccl/nic.hpp"
+#include "integration/nccl/plugin_nic.hpp"
 
 #include <pthread.h>
 #include <signal.h>
@@ -223,7 +223,8 @@ Result<std::vector<DeviceDescription>> find_devices(const Settings& settings) {
   return devices;
 }
 
-Result<std::unique_ptr<Nic>> Nic::start(const Settings& settings, const DeviceDescription& device) {
+Result<std::unique_ptr<PluginNic>> PluginNic::start(const Settings& settings,
+                                                    const DeviceDescription& device) {
   auto place = find_place(settings, device.nic);
   if (!place) {
     return tl::unexpected(place.error());
@@ -233,7 +234,7 @@ Result<std::unique_ptr<Nic>> Nic::start(const Settings& settings, const DeviceDe
   if (auto valid = srd::validate(config, carrier); !valid) {
     return tl::unexpected(valid.error());
   }
-  std::unique_ptr<Nic> nic(new Nic);
+  std::unique_ptr<PluginNic> nic(new PluginNic);
   auto machine = NetMachine::create(config, {.address = place->address,
                                              .attachment = place->attachment,
                                              .first_qpn = place->first_qpn,
@@ -258,9 +259,9 @@ Result<std::unique_ptr<Nic>> Nic::start(const Settings& settings, const DeviceDe
 }
 
 // The background thread uses the host, so it ends first.
-Nic::~Nic() { background_.reset(); }
+PluginNic::~PluginNic() { background_.reset(); }
 
-void Nic::drain(Duration limit) {
+void PluginNic::drain(Duration limit) {
   const TimePoint end = srd::monotonic_now() + limit;
   while (!with_machine([](NetMachine& machine) { return machine.idle(); }) &&
          srd::monotonic_now() < end) {
@@ -271,7 +272,7 @@ void Nic::drain(Duration limit) {
 
 // Appends one line of JSON; several processes may name the same file. look() takes no action on the
 // device: the numbers are those of the moment.
-Result<void> Nic::write_report(const std::string& path, const std::string& device) {
+Result<void> PluginNic::write_report(const std::string& path, const std::string& device) {
   std::ostringstream text;
   host_->look([&](NetMachine& machine) {
     const CoreCounters& core = machine.core().counters();

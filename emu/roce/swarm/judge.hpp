@@ -19,19 +19,19 @@ inline constexpr std::uint32_t kMaxMessageSize = 2000;  // of what fits a receiv
 inline constexpr std::uint32_t kReceiveSize = kMaxMessageSize + kGrhSize;
 inline constexpr std::uint64_t kReceiveId = std::uint64_t{1}
                                             << 40;  // wr_ids of receives begin here
-inline constexpr std::byte kUntouched{0xEE};
+inline constexpr std::byte kBlank{0xEE};
 
 // Registered memory with a margin to which no peer may write.
-class Arena {
+class GuardedBuffer {
  public:
   static constexpr std::size_t kMargin = 64;
-  explicit Arena(std::size_t size) : bytes_(size + 2 * kMargin, kUntouched) {}
+  explicit GuardedBuffer(std::size_t size) : bytes_(size + 2 * kMargin, kBlank) {}
   [[nodiscard]] std::byte* at(std::size_t offset) { return bytes_.data() + kMargin + offset; }
   [[nodiscard]] std::uint64_t address(std::size_t offset) {
     return reinterpret_cast<std::uint64_t>(at(offset));
   }
   [[nodiscard]] std::size_t size() const { return bytes_.size() - 2 * kMargin; }
-  [[nodiscard]] bool margins_untouched() const;
+  [[nodiscard]] bool margins_intact() const;
 
  private:
   std::vector<std::byte> bytes_;
@@ -54,7 +54,7 @@ enum class Kind : std::uint8_t {
 };
 
 // A request that was posted, and what became of it.
-struct Request {
+struct PostedRequest {
   std::uint32_t number = 0;
   std::uint32_t connection = 0;
   std::uint32_t end = 0;
@@ -88,9 +88,9 @@ struct End {
   std::uint32_t last_heard = 0;  // of the last delivered one
   std::uint64_t last_receive = 0;
   // Of the requests of this end: where their data comes from, and what they are about at the peer.
-  Arena local;
-  Arena target;
-  Arena read_only;
+  GuardedBuffer local;
+  GuardedBuffer target;
+  GuardedBuffer read_only;
   std::uint32_t local_key = 0;
   std::uint32_t target_key = 0;
   std::uint32_t read_only_key = 0;
@@ -109,24 +109,24 @@ struct Connection {
   std::vector<End> ends;
 };
 
-[[nodiscard]] std::byte pattern_byte(std::uint32_t number, std::size_t at);
+[[nodiscard]] std::byte content(std::uint32_t number, std::size_t at);
 void paint(std::byte* to, std::uint32_t number, std::size_t length);
 [[nodiscard]] bool is_painted(const std::byte* at, std::uint32_t number, std::size_t length);
 
 // Told of everything that applications see; judges at once, and once more at the end.
-class Account {
+class Judge {
  public:
-  Account(const Plan& plan, const World& world) : plan_(plan), world_(world) {}
+  Judge(const Plan& plan, const World& world) : plan_(plan), world_(world) {}
 
   std::deque<Connection> connections;
-  std::deque<Request> requests;  // number 1 is the first
+  std::deque<PostedRequest> requests;  // number 1 is the first
   std::deque<PostedReceive> receives;
-  std::vector<Arena> receive_memory;  // by host
+  std::vector<GuardedBuffer> receive_memory;  // by host
 
   // The first rule that was broken, or empty.
   [[nodiscard]] const std::string& verdict() const { return verdict_; }
   void condemn(const std::string& text);
-  [[nodiscard]] Request& request(std::uint64_t number) { return requests[number - 1]; }
+  [[nodiscard]] PostedRequest& request(std::uint64_t number) { return requests[number - 1]; }
   [[nodiscard]] End* end_of(std::uint32_t host, std::uint32_t qpn);
 
   void heard_event(std::uint32_t host, const Event& event);
@@ -136,15 +136,15 @@ class Account {
  private:
   void completed_request(std::uint32_t host, const Completion& completion);
   void completed_receive(std::uint32_t host, const Completion& completion);
-  void check_success(Request& request, End& end);
+  void check_success(PostedRequest& request, End& end);
   void check_message(const Completion& completion, End& end, const PostedReceive& receive);
-  [[nodiscard]] bool explained(const Request& request, WcStatus status);
+  [[nodiscard]] bool explained(const PostedRequest& request, WcStatus status);
   [[nodiscard]] bool ran_out_of_retries(const Connection& connection, std::uint32_t end) const;
   [[nodiscard]] bool ran_out_of_patience(const Connection& connection, const End& peer) const;
   void check_unheard();
   void check_receives();
   void check_slots(Connection& connection, std::uint32_t end);
-  [[nodiscard]] std::string name(const Request& request) const;
+  [[nodiscard]] std::string name(const PostedRequest& request) const;
 
   const Plan& plan_;
   const World& world_;

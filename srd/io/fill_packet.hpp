@@ -14,8 +14,8 @@ namespace weft::srd {
 // Fills in all of `packet` but its time of arrival, which not every carrier knows. The envelope is
 // that of the frame, and good; the packet is a part of the frame.
 template <net::FrameCodec Codec>
-inline void unwrap(std::span<const std::byte> frame, const net::Envelope& envelope,
-                   RxPacket& packet, std::uint8_t to = 0) {
+inline void fill_packet(std::span<const std::byte> frame, const net::Envelope& envelope,
+                        RxPacket& packet, std::uint8_t to = 0) {
   packet.from = envelope.source();
   packet.to = to;
   packet.path = envelope.path();

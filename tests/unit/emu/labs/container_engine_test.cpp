@@ -2,7 +2,7 @@
 //
 // The engine is a shell script that the test writes, so that it can answer, fail and hang as podman
 // or docker would.
-#include "emu/labs/engine.hpp"
+#include "emu/labs/container_engine.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class EngineTest : public ::testing::Test {
+class ContainerEngineTest : public ::testing::Test {
  protected:
   // A program that says it is podman, or docker, and then does what the script says.
   std::string engine(const std::string& version, const std::string& script) {
@@ -36,7 +36,7 @@ class EngineTest : public ::testing::Test {
 };
 
 // Not by the name of the file: `docker` may be podman under another name.
-TEST_F(EngineTest, SaysItselfWhatItIs) {
+TEST_F(ContainerEngineTest, SaysItselfWhatItIs) {
   EXPECT_EQ(ContainerEngine::find(engine("podman version 4.3.1", ""))->kind(), EngineKind::podman);
   EXPECT_EQ(ContainerEngine::find(engine("Docker version 28.2.2", ""))->kind(), EngineKind::docker);
   const auto none = ContainerEngine::find(folder_.path() + "/nothing");
@@ -44,7 +44,7 @@ TEST_F(EngineTest, SaysItselfWhatItIs) {
   EXPECT_THAT(none.error().message, HasSubstr("there is no container engine"));
 }
 
-TEST_F(EngineTest, WithoutAnEngineTheErrorSaysWhatToInstall) {
+TEST_F(ContainerEngineTest, WithoutAnEngineTheErrorSaysWhatToInstall) {
   const std::string path = ::getenv("PATH");
   ::setenv("PATH", folder_.path().c_str(), 1);
   const auto none = ContainerEngine::find("");
@@ -55,7 +55,7 @@ TEST_F(EngineTest, WithoutAnEngineTheErrorSaysWhatToInstall) {
 
 // Identifiers are read from the output; a warning between them would be taken for one. Podman's
 // remark about syslog, which it makes wherever there is no syslog, is no reason for a failure.
-TEST_F(EngineTest, OutputAndComplaintsAreKeptApart) {
+TEST_F(ContainerEngineTest, OutputAndComplaintsAreKeptApart) {
   const auto found = ContainerEngine::find(engine(
       "podman", "echo out \"$@\"; echo 'failed to connect to syslog: x' >&2; echo no >&2; exit 3"));
   ASSERT_TRUE(found);
@@ -72,14 +72,14 @@ TEST_F(EngineTest, OutputAndComplaintsAreKeptApart) {
 
 // Podman leaves a monitor behind that inherits the output. Read to its end, the output would last
 // as long as the container does.
-TEST_F(EngineTest, AProgramThatIsLeftRunningWithTheOutputHoldsNothingUp) {
+TEST_F(ContainerEngineTest, AProgramThatIsLeftRunningWithTheOutputHoldsNothingUp) {
   const auto found = ContainerEngine::find(
       engine("podman", "while [ -d " + folder_.path() + " ]; do sleep 0.1; done & echo started"));
   EXPECT_EQ(*found->ask({"run"}, Interrupts::defer), "started\n");
 }
 
 // Several run at the same time, so some after the third may have begun; the last of 200 has not.
-TEST_F(EngineTest, AfterAFailureNothingMoreIsStarted) {
+TEST_F(ContainerEngineTest, AfterAFailureNothingMoreIsStarted) {
   const auto found = ContainerEngine::find(
       engine("podman", "echo $1 >> " + folder_.path() + "/log; [ $1 != 3 ] || exit 1"));
   std::vector<Words> commands;
@@ -94,7 +94,7 @@ TEST_F(EngineTest, AfterAFailureNothingMoreIsStarted) {
   EXPECT_FALSE((*answers)[199]);
 }
 
-TEST_F(EngineTest, LinesOfATextAreThoseThatAreNotEmpty) {
+TEST_F(ContainerEngineTest, LinesOfATextAreThoseThatAreNotEmpty) {
   EXPECT_THAT(lines_of("a\n\nb c\nd"), ElementsAre("a", "b c", "d"));
   EXPECT_TRUE(lines_of("\n").empty());
 }

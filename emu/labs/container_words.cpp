@@ -3,7 +3,7 @@
 // Nothing is kept of what was started: containers and networks are found again by the label that
 // they were made with. So a lab can be ended by another process than the one that started it, and
 // also when that one was killed half-way.
-#include "emu/labs/engine_words.hpp"
+#include "emu/labs/container_words.hpp"
 
 #include <fmt/format.h>
 
@@ -12,6 +12,7 @@
 #include <charconv>
 
 #include "emu/k8s/address_pool.hpp"
+#include "srd/base/joined.hpp"
 
 namespace weft::labs {
 namespace {
@@ -28,14 +29,6 @@ std::string front_of(const LabIdentity& lab) {
     front += c == '-' ? std::string("--") : std::string(1, c);
   }
   return front;
-}
-
-std::string joined(const std::vector<std::string>& words, const char* between) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : between) + word;
-  }
-  return text;
 }
 
 // Several networks: the lab's own as eth0, then those of the pod's interfaces. In this form each

@@ -15,9 +15,9 @@ namespace weft::daemon {
 
 // Belongs to the control thread. A place is taken from occupy() to vacate(); its life stays known
 // after that, so that the next owner gets a later one.
-class Registry {
+class PlaceRegistry {
  public:
-  explicit Registry(const Plant& plant);
+  explicit PlaceRegistry(const Plant& plant);
 
   struct Place {
     PlantNic* nic = nullptr;

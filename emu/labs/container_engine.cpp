@@ -3,7 +3,7 @@
 // Podman and docker are used as their users do, by command line: there is no library that speaks to
 // both, and a command can be repeated by hand when something fails. Many calls run at the same
 // time, because each takes a good part of a second.
-#include "emu/labs/engine.hpp"
+#include "emu/labs/container_engine.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -34,16 +34,16 @@ struct DeviceDescription {
 // Any thread may call; each call takes the Host's lock. The machine belongs to that lock, whoever
 // runs it: NCCL's threads through with() and poll(), or the background thread. Pointers to
 // connections and requests stay valid between calls, their contents (except Request::state) do not.
-class Nic {
+class PluginNic {
  public:
   using Host = srd::Host<NetMachine>;
 
   // The device is one of find_devices() with the same settings.
-  [[nodiscard]] static Result<std::unique_ptr<Nic>> start(const Settings& settings,
-                                                          const DeviceDescription& device);
-  ~Nic();
-  Nic(const Nic&) = delete;
-  Nic& operator=(const Nic&) = delete;
+  [[nodiscard]] static Result<std::unique_ptr<PluginNic>> start(const Settings& settings,
+                                                                const DeviceDescription& device);
+  ~PluginNic();
+  PluginNic(const PluginNic&) = delete;
+  PluginNic& operator=(const PluginNic&) = delete;
 
   // Runs f(core) under the lock, and sends what it made ready.
   template <class F>
@@ -60,13 +60,13 @@ class Nic {
   void sleep(Duration limit) { host_->sleep(srd::monotonic_now() + limit); }
   // Polls until what was sent has been acknowledged, for `limit` at the most.
   void drain(Duration limit);
-  // Called in the child of a fork: nothing of this Nic may be touched afterwards, not even
+  // Called in the child of a fork: nothing of this PluginNic may be touched afterwards, not even
   // destroyed.
   void abandon() { host_->abandon(); }
   [[nodiscard]] Result<void> write_report(const std::string& path, const std::string& device);
 
  private:
-  Nic() = default;
+  PluginNic() = default;
 
   std::unique_ptr<Host> host_;
   std::unique_ptr<srd::BackgroundThread<NetMachine>> background_;

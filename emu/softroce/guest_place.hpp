@@ -13,7 +13,7 @@
 
 namespace weft::softroce {
 
-struct Place {
+struct GuestPlace {
   srd::Address address;
   std::string own_socket;  // one datagram is one frame, between these two
   std::string network_socket;
@@ -24,7 +24,8 @@ struct Place {
 // or h1 to h254, is which host the guest is; a port on that host's link is taken if there is one.
 // "": any port, and the first number that no host has. On the link of a host of ours the guest has
 // another address than that one's NICs.
-[[nodiscard]] Result<Place> find_place(const nlohmann::json& status, const std::string& host);
+[[nodiscard]] Result<GuestPlace> find_guest_place(const nlohmann::json& status,
+                                                  const std::string& host);
 
 // Which host has that NIC, by its address: N of hN.
 [[nodiscard]] unsigned number_of_host(const srd::Address& nic);

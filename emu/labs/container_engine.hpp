@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "emu/labs/engine_words.hpp"
+#include "emu/labs/container_words.hpp"
 #include "srd/base/result.hpp"
 
 namespace weft::labs {

@@ -4,7 +4,7 @@
 // for that one could reach the new one. Numbers are given out in turn, so that one that was given
 // back stays unused for as long as possible. After a restart weftd reads from its file which places
 // had owners, and keeps those free that a living process may come back for.
-#include "emu/daemon/registry.hpp"
+#include "emu/daemon/place_registry.hpp"
 
 #include <signal.h>
 
@@ -23,9 +23,9 @@ bool still_runs(std::int32_t process) {
 
 }  // namespace
 
-Registry::Registry(const Plant& plant) : nics_(plant.nics().size()) {}
+PlaceRegistry::PlaceRegistry(const Plant& plant) : nics_(plant.nics().size()) {}
 
-Result<void> Registry::remember(const std::string& file) {
+Result<void> PlaceRegistry::remember(const std::string& file) {
   auto places = Places::open(file, nics_.size() * kSlotsPerNic);
   if (!places) {
     return tl::unexpected(places.error());
@@ -45,15 +45,15 @@ Result<void> Registry::remember(const std::string& file) {
   return {};
 }
 
-bool Registry::is_waited_for(const PlantNic& nic, std::size_t id) const {
+bool PlaceRegistry::is_waited_for(const PlantNic& nic, std::size_t id) const {
   const std::int32_t process = places_.get(index_of(nic, id)).process;
   return process == Places::kUnknown ? keep_unknown_ : still_runs(process);
 }
 
 // The place must be free, the life the last one given out there, and its owner this process or one
 // that has ended.
-bool Registry::may_return(const PlantNic& nic, const Wish& wish, std::uint32_t now_life,
-                          std::int32_t process) const {
+bool PlaceRegistry::may_return(const PlantNic& nic, const Wish& wish, std::uint32_t now_life,
+                               std::int32_t process) const {
   const NicPlaces& places = nics_[nic.port];
   const srd::Life life{wish.life};
   if (wish.attachment >= kSlotsPerNic || places.taken[wish.attachment] || life.value() == 0) {
@@ -67,7 +67,7 @@ bool Registry::may_return(const PlantNic& nic, const Wish& wish, std::uint32_t n
   return life == given && (owner == process || !still_runs(owner));
 }
 
-std::uint16_t Registry::free_place(const PlantNic& nic, NicPlaces& places) {
+std::uint16_t PlaceRegistry::free_place(const PlantNic& nic, NicPlaces& places) {
   for (std::size_t tried = 1; tried < kSlotsPerNic; ++tried) {
     const std::uint16_t id = places.next;
     places.next = static_cast<std::uint16_t>(id % (kSlotsPerNic - 1) + 1);
@@ -79,8 +79,8 @@ std::uint16_t Registry::free_place(const PlantNic& nic, NicPlaces& places) {
   return 0;
 }
 
-Result<Registry::Place> Registry::occupy(PlantNic& nic, const Wish& wish, std::uint32_t now_life,
-                                         std::int32_t process) {
+Result<PlaceRegistry::Place> PlaceRegistry::occupy(PlantNic& nic, const Wish& wish,
+                                                   std::uint32_t now_life, std::int32_t process) {
   NicPlaces& places = nics_[nic.port];
   Place place{.nic = &nic, .id = 0, .life = srd::Life{wish.life}};
   if (wish.attachment != 0) {
@@ -109,7 +109,7 @@ Result<Registry::Place> Registry::occupy(PlantNic& nic, const Wish& wish, std::u
   return place;
 }
 
-void Registry::vacate(const Place& place) {
+void PlaceRegistry::vacate(const Place& place) {
   nics_[place.nic->port].taken[place.id] = false;
   places_.set(index_of(*place.nic, place.id), {.life = place.life.value(), .process = 0});
 }

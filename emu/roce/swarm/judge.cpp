@@ -4,7 +4,7 @@
 // Every request paints its bytes with a pattern of its own number. Where a peer's memory shows
 // which requests were executed and in which order, and what completions say has to agree with it.
 // The first disagreement is the verdict of the run.
-#include "emu/roce/swarm/account.hpp"
+#include "emu/roce/swarm/judge.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -32,43 +32,43 @@ WcStatus refusal_of(Kind kind) {
 }  // namespace
 
 // Differs from byte to byte and from request to request, so that misplaced bytes show.
-std::byte pattern_byte(std::uint32_t number, std::size_t at) {
+std::byte content(std::uint32_t number, std::size_t at) {
   return static_cast<std::byte>((mix64(number) >> (8 * (at % 8))) + at / 8);
 }
 void paint(std::byte* to, std::uint32_t number, std::size_t length) {
   for (std::size_t i = 0; i < length; ++i) {
-    to[i] = pattern_byte(number, i);
+    to[i] = content(number, i);
   }
 }
 bool is_painted(const std::byte* at, std::uint32_t number, std::size_t length) {
   for (std::size_t i = 0; i < length; ++i) {
-    if (at[i] != pattern_byte(number, i)) {
+    if (at[i] != content(number, i)) {
       return false;
     }
   }
   return true;
 }
 
-bool Arena::margins_untouched() const {
-  const auto untouched = [](std::byte byte) { return byte == kUntouched; };
-  return std::all_of(bytes_.begin(), bytes_.begin() + kMargin, untouched) &&
-         std::all_of(bytes_.end() - kMargin, bytes_.end(), untouched);
+bool GuardedBuffer::margins_intact() const {
+  const auto blank = [](std::byte byte) { return byte == kBlank; };
+  return std::all_of(bytes_.begin(), bytes_.begin() + kMargin, blank) &&
+         std::all_of(bytes_.end() - kMargin, bytes_.end(), blank);
 }
 
-void Account::condemn(const std::string& text) {
+void Judge::condemn(const std::string& text) {
   if (verdict_.empty()) {
     verdict_ = "at " + std::to_string(nanoseconds(world_.now())) + " ns: " + text;
   }
 }
 
-std::string Account::name(const Request& request) const {
+std::string Judge::name(const PostedRequest& request) const {
   return "request " + std::to_string(request.number) + " (kind " +
          std::to_string(static_cast<int>(request.kind)) + ", " + std::to_string(request.length) +
          " bytes, connection " + std::to_string(request.connection) + ", end " +
          std::to_string(request.end) + ")";
 }
 
-End* Account::end_of(std::uint32_t host, std::uint32_t qpn) {
+End* Judge::end_of(std::uint32_t host, std::uint32_t qpn) {
   for (Connection& connection : connections) {
     for (End& end : connection.ends) {
       if (end.host == host && end.qpn == qpn) {
@@ -81,7 +81,7 @@ End* Account::end_of(std::uint32_t host, std::uint32_t qpn) {
 
 // What comes before an error is heard may still succeed, so this is weaker than a completion in
 // error.
-void Account::heard_event(std::uint32_t host, const Event& event) {
+void Judge::heard_event(std::uint32_t host, const Event& event) {
   if (event.type == EventType::qp_access_error || event.type == EventType::qp_request_error) {
     if (End* const end = end_of(host, event.id)) {
       end->warned = true;
@@ -89,7 +89,7 @@ void Account::heard_event(std::uint32_t host, const Event& event) {
   }
 }
 
-void Account::completed(std::uint32_t host, const Completion& completion) {
+void Judge::completed(std::uint32_t host, const Completion& completion) {
   if (completion.wr_id >= kReceiveId) {
     completed_receive(host, completion);
   } else {
@@ -97,12 +97,12 @@ void Account::completed(std::uint32_t host, const Completion& completion) {
   }
 }
 
-void Account::completed_request(std::uint32_t host, const Completion& completion) {
+void Judge::completed_request(std::uint32_t host, const Completion& completion) {
   if (completion.wr_id == 0 || completion.wr_id > requests.size()) {
     condemn("a completion of a request that nobody made");
     return;
   }
-  Request& request = this->request(completion.wr_id);
+  PostedRequest& request = this->request(completion.wr_id);
   End& end = connections[request.connection].ends[request.end];
   if (request.done || end.host != host || end.qpn != completion.qpn) {
     condemn(name(request) + " completes twice, or elsewhere");
@@ -127,7 +127,7 @@ void Account::completed_request(std::uint32_t host, const Completion& completion
 }
 
 // Whether anything in the plan or at the peer can be the reason for this error.
-bool Account::explained(const Request& request, WcStatus status) {
+bool Judge::explained(const PostedRequest& request, WcStatus status) {
   const Connection& connection = connections[request.connection];
   const End& own = connection.ends[request.end];
   const End& peer = connection.ends[1 - request.end];
@@ -149,7 +149,7 @@ bool Account::explained(const Request& request, WcStatus status) {
 
 // Each try takes at least one lost frame of the two, in either direction. Where frames overtake
 // each other they are asked for again without any loss, so there no number tells.
-bool Account::ran_out_of_retries(const Connection& connection, std::uint32_t end) const {
+bool Judge::ran_out_of_retries(const Connection& connection, std::uint32_t end) const {
   const End& own = connection.ends[end];
   const End& peer = connection.ends[1 - end];
   const std::uint64_t lost = world_.lost_between(own.host, peer.host, peer.qpn) +
@@ -158,7 +158,7 @@ bool Account::ran_out_of_retries(const Connection& connection, std::uint32_t end
 }
 
 // A host may refuse requests of other connections for the same reason, so the count is generous.
-bool Account::ran_out_of_patience(const Connection& connection, const End& peer) const {
+bool Judge::ran_out_of_patience(const Connection& connection, const End& peer) const {
   constexpr std::uint8_t kForEver = 7;
   const std::uint8_t retries = connection.plan.rnr_retry;
   return retries != kForEver &&
@@ -167,7 +167,7 @@ bool Account::ran_out_of_patience(const Connection& connection, const End& peer)
 
 // Success means that the peer has executed the request: its memory must show it now, not only
 // later.
-void Account::check_success(Request& request, End& end) {
+void Judge::check_success(PostedRequest& request, End& end) {
   const Connection& connection = connections[request.connection];
   if (end.ended) {
     condemn(name(request) + " succeeds on a queue pair in error");
@@ -194,7 +194,7 @@ void Account::check_success(Request& request, End& end) {
   }
 }
 
-void Account::completed_receive(std::uint32_t host, const Completion& completion) {
+void Judge::completed_receive(std::uint32_t host, const Completion& completion) {
   const std::uint64_t number = completion.wr_id - kReceiveId;
   if (number >= receives.size() || receives[number].done || receives[number].host != host) {
     condemn("a receive completes twice, or nobody posted it");
@@ -225,7 +225,7 @@ void Account::completed_receive(std::uint32_t host, const Completion& completion
   end->ended = true;
 }
 
-void Account::check_message(const Completion& completion, End& end, const PostedReceive& receive) {
+void Judge::check_message(const Completion& completion, End& end, const PostedReceive& receive) {
   const bool datagram = (completion.flags & kWcGrh) != 0;
   const std::size_t offset = datagram ? kGrhSize : 0;
   std::byte* const bytes =
@@ -234,7 +234,7 @@ void Account::check_message(const Completion& completion, End& end, const Posted
     condemn("a message that nobody sent");
     return;
   }
-  Request& request = this->request(completion.immediate);
+  PostedRequest& request = this->request(completion.immediate);
   Connection& connection = connections[request.connection];
   End& sender = connection.ends[request.end];
   if (&connection.ends[1 - request.end] != &end || !is_message(request.kind) ||
@@ -261,7 +261,7 @@ void Account::check_message(const Completion& completion, End& end, const Posted
     condemn(name(request) + " is heard with other bytes");
   }
   if ((reliable || datagram) && !std::all_of(bytes + used, bytes + kReceiveSize,
-                                             [](std::byte byte) { return byte == kUntouched; })) {
+                                             [](std::byte byte) { return byte == kBlank; })) {
     condemn(name(request) + " has written behind its end");
   }
   if (datagram && std::memcmp(bytes + 32, &address_of_host(sender.host).bytes[12], 4) != 0) {
@@ -274,8 +274,8 @@ void Account::check_message(const Completion& completion, End& end, const Posted
   }
 }
 
-void Account::check_at_the_end() {
-  for (const Request& request : requests) {
+void Judge::check_at_the_end() {
+  for (const PostedRequest& request : requests) {
     Connection& connection = connections[request.connection];
     const End& end = connection.ends[request.end];
     const End& peer = connection.ends[1 - request.end];
@@ -294,8 +294,8 @@ void Account::check_at_the_end() {
       check_slots(connection, end);
     }
   }
-  for (const Arena& memory : receive_memory) {
-    if (!memory.margins_untouched()) {
+  for (const GuardedBuffer& memory : receive_memory) {
+    if (!memory.margins_intact()) {
       condemn("bytes outside of the receives were written");
     }
   }
@@ -304,13 +304,13 @@ void Account::check_at_the_end() {
 // UD and UC may lose messages, but not for nothing: each one that was sent and not heard is a frame
 // that the network lost, or one that found no receive. Jitter and repetitions bring UC messages out
 // of order, which costs more of them: there UC is not judged.
-void Account::check_unheard() {
+void Judge::check_unheard() {
   if (plan_.deaths > 0 || plan_.breaks > 0) {
     return;
   }
   const bool in_order = plan_.faults.jitter == Duration{} && plan_.faults.repeat == 0;
   std::uint64_t unheard = 0;
-  for (const Request& request : requests) {
+  for (const PostedRequest& request : requests) {
     const QpType type = connections[request.connection].plan.type;
     const bool told = type == QpType::ud || (type == QpType::uc && in_order);
     unheard += told && request.succeeded && is_message(request.kind) && request.deliveries == 0;
@@ -326,7 +326,7 @@ void Account::check_unheard() {
 }
 
 // An application waits for all that it has posted to a queue pair, in error as well.
-void Account::check_receives() {
+void Judge::check_receives() {
   for (const PostedReceive& receive : receives) {
     if (receive.done || receive.qpn == 0 || !world_.is_up(receive.host)) {
       continue;
@@ -340,12 +340,12 @@ void Account::check_receives() {
 }
 
 // Each slot holds what was there, or what its request put there.
-void Account::check_slots(Connection& connection, std::uint32_t index) {
+void Judge::check_slots(Connection& connection, std::uint32_t index) {
   End& end = connection.ends[index];
-  const auto untouched = [](std::byte byte) { return byte == kUntouched; };
-  if (!end.target.margins_untouched() || !end.local.margins_untouched() ||
-      !end.read_only.margins_untouched() ||
-      !std::all_of(end.read_only.at(0), end.read_only.at(kSlot), untouched)) {
+  const auto blank = [](std::byte byte) { return byte == kBlank; };
+  if (!end.target.margins_intact() || !end.local.margins_intact() ||
+      !end.read_only.margins_intact() ||
+      !std::all_of(end.read_only.at(0), end.read_only.at(kSlot), blank)) {
     condemn("bytes outside of a region were written");
   }
   std::uint64_t counter = 0;
@@ -355,7 +355,7 @@ void Account::check_slots(Connection& connection, std::uint32_t index) {
     condemn("a counter was increased to " + std::to_string(counter) + " by " +
             std::to_string(end.originals.size()) + " of " + std::to_string(end.adds) + " adds");
   }
-  for (const Request& request : requests) {
+  for (const PostedRequest& request : requests) {
     if (&connections[request.connection] != &connection || request.end != index ||
         is_bad(request.kind)) {
       continue;
@@ -363,8 +363,8 @@ void Account::check_slots(Connection& connection, std::uint32_t index) {
     const std::byte* const slot = end.target.at(std::size_t{request.slot} * kSlot);
     const bool read = request.kind == Kind::read || request.kind == Kind::read_back;
     for (std::size_t i = 0; i < kSlot && (read || writes(request.kind)); ++i) {
-      const bool painted = i < request.length && slot[i] == pattern_byte(request.pattern, i);
-      if (!painted && (slot[i] != kUntouched || (read && i < request.length))) {
+      const bool painted = i < request.length && slot[i] == content(request.pattern, i);
+      if (!painted && (slot[i] != kBlank || (read && i < request.length))) {
         condemn(name(request) + " has left other bytes at " + std::to_string(i));
         break;
       }
