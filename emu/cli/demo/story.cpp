@@ -101,7 +101,7 @@ void DemoStory::show(const DemoSample& sample, int dead_spine) {
     erase();
     draw(sample, dead_spine);
   } else if (sample.at >= next_plain_) {
-    next_plain_ = std::floor(sample.at) + 1;
+    next_plain_ = std::floor(sample.at) + 1;  // a line a second is enough for a log
     std::string text;
     for (std::size_t i = 0; i < kDemoSpines; ++i) {
       text += static_cast<int>(i) + 1 == dead_spine
@@ -114,6 +114,7 @@ void DemoStory::show(const DemoSample& sample, int dead_spine) {
   std::fflush(stdout);
 }
 
+// A bar is full when a spine carries all that it can, or h2 gets what all of them can carry.
 void DemoStory::draw(const DemoSample& sample, int dead_spine) {
   fmt::print("\n");
   for (std::size_t i = 0; i < kDemoSpines; ++i) {

@@ -19,8 +19,10 @@
 namespace weft::cli {
 namespace {
 
+// Each is a run under every condition on every device: more is taken for a typing mistake.
 constexpr std::size_t kMaxSeeds = 10000;
 
+// Names in a file are relative to the folder of that file, wherever the command is called.
 std::string from_folder(const std::string& folder, const std::string& path) {
   return path.starts_with('/') || folder.empty() ? path : folder + "/" + path;
 }
@@ -211,6 +213,7 @@ class Reader {
 
   // Applied to a network that nobody uses: whether a fault's link exists, only the network can say.
   void read_faults(YamlMap& map, Condition& condition, const fabric::Topology& network) {
+    // The network is the one that was meant only if all of it could be read.
     if (file_.failed()) {
       return;
     }

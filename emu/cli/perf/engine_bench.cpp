@@ -30,6 +30,7 @@ constexpr std::size_t kOutstanding = 16 * kBurst;
 constexpr Duration kStep = std::chrono::microseconds{1};
 constexpr std::size_t kRun = 8;  // messages for one peer before it is the next one's turn
 
+// Any addresses do, as long as they differ: no carrier looks at them.
 Address address_of(std::uint32_t number) {
   Address address;
   for (std::size_t i = 0; i < 4; ++i) {

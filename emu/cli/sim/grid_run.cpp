@@ -74,6 +74,7 @@ std::string text_of_settings(const sim::Settings& settings) {
   return text;
 }
 
+// The built-in grid where no file is named.
 Result<Grid> load_grid(const std::string& spec) {
   if (spec.empty()) {
     return sim::read_grid("grid.yaml", std::string(scenarios::built_in_grid()));
@@ -206,6 +207,8 @@ void print_judgement(const Grid& grid, const GridJudgement& judgement) {
 }
 
 void write_reports(const GridOptions& options, const Grid& grid, const GridJudgement& judgement) {
+  // The document says how it was made. What decides about its figures belongs to that; --jobs and
+  // the like do not.
   std::string command = "weft sim --grid";
   for (const auto& [option, value] :
        {std::pair{"", options.spec}, std::pair{"--half ", options.half},
