@@ -242,6 +242,7 @@ int run_cells(const Options& options) {
              : kFailure;
 }
 
+// A first word that is a YAML file is the user's matrix, and no word of a command.
 int run_matrix(Options options) {
   if (options.list) {
     return print_list();

@@ -176,6 +176,8 @@ int tell_story(std::uint64_t seed) {
   return kFailure;
 }
 
+// Failures are told in the order of their seeds, whichever thread met them first: the outputs of
+// two runs can be compared.
 int run_swarm(const Options& options) {
   std::signal(SIGABRT, on_abort);
   std::signal(SIGSEGV, on_abort);

@@ -43,6 +43,7 @@ std::size_t DemoResult::paths_used() const {
       std::count_if(path_packets.begin(), path_packets.end(), [](auto n) { return n != 0; }));
 }
 
+// Times of what never happened are negative.
 Json DemoResult::json() const {
   Json line;
   line["demo"] = true;

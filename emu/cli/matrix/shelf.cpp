@@ -63,6 +63,8 @@ std::string digits(std::size_t number, std::size_t of) {
 
 }  // namespace
 
+// A folder that the user named is locked in place, since an earlier matrix may have left its mark
+// there. A temporary one has a name that nobody can guess, and gets its mark when that is locked.
 Shelf::Shelf(const std::string& wish) : keeps_all_(!wish.empty()) {
   if (keeps_all_) {
     std::error_code error;

@@ -140,6 +140,7 @@ class Reader {
     }
     map.read_label("about", condition.about);
     map.read_label("shows", condition.shows);
+    // First, as faults are tried out on it.
     const fabric::Topology network = read_network(map, condition);
     read_faults(map, condition, network);
     read_mishaps(map, "kill", parse_kill, condition.kills);
@@ -155,6 +156,9 @@ class Reader {
     return condition;
   }
 
+  // The network in which the condition's cells will run; a star where it names none. One that is
+  // described here is written out for the cells, with as many hosts as they need; a file they read
+  // themselves.
   fabric::Topology read_network(YamlMap& map, Condition& condition) {
     if (!map.has("topology")) {
       return star();

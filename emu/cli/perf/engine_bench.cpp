@@ -165,6 +165,7 @@ class Pair {
     }
   }
 
+  // A receive for each that was used, so that no send ever finds none and is refused.
   void drain() {
     std::array<Completion, kBurst> done;
     while (const std::size_t count = sender_.poll(done)) {

@@ -74,7 +74,6 @@ std::string text_of_settings(const sim::Settings& settings) {
   return text;
 }
 
-// The built-in grid where no file is named.
 Result<Grid> load_grid(const std::string& spec) {
   if (spec.empty()) {
     return sim::read_grid("grid.yaml", std::string(scenarios::built_in_grid()));
