@@ -163,6 +163,7 @@ void run_in_real_time(const Options& options, const ExpertSetup& setup, ExpertRo
 int run(const Options& options) {
   std::vector<Ordering> orders;
   for (std::size_t i = 0; i < std::size(workloads::kOrderingNames); ++i) {
+    // Orders are named in the order of the enumeration.
     if (options.order == "all" || options.order == workloads::kOrderingNames[i]) {
       orders.push_back(static_cast<Ordering>(i));
     }
@@ -170,6 +171,7 @@ int run(const Options& options) {
   for (const std::uint32_t ranks : options.ranks) {
     ExpertSetup setup = options.setup;
     setup.problem.ranks = ranks;
+    // All before any runs: a table must not end with a mistake of the command line.
     if (const std::string mistake = mistake_in(setup.problem); !mistake.empty()) {
       complain("weft ep-perf: {}\n", mistake);
       return kUsage;

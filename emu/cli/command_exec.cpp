@@ -102,6 +102,7 @@ Result<std::string> choose_host(const std::string& directory) {
     if (!reply) {
       return tl::unexpected(reply.error());
     }
+    // In the order of weftd, which all ranks are told: so each host gets its share of them.
     std::vector<std::string> hosts;
     for (const auto& nic : (*reply)["status"]["nics"]) {
       if (nic["nic"] == 0) {

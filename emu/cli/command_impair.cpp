@@ -40,6 +40,7 @@ json share(const std::string& option, const std::string& text) {
     throw CLI::ValidationError(option, "expected a share such as 1% or 0.01, found '" + text + "'");
   }
   value = unit.empty() ? value : value / 100;
+  // "nan" is read as a number, and fails every comparison.
   if (!(value >= 0 && value <= 1)) {
     throw CLI::ValidationError(option, "a share lies between 0 and 100%, found '" + text + "'");
   }
@@ -116,6 +117,8 @@ int run_impair(const Options& options) {
     request["link"] = options.link;
   }
   json fields;
+  // CLI11 reports what its own parser throws. This is thrown later, and would be a failure of the
+  // command instead of a mistake on its command line.
   try {
     fields = fields_of(options);
   } catch (const CLI::ValidationError& error) {

@@ -198,6 +198,7 @@ int run(Options options) {
   const auto show = progress_of("weft k8s");
   if (options.detach) {
     unwrap(labs::start_lab(lab.file, source_of(files), options.engine, show));
+    // From here on it is a lab like any other, and outlives this command.
     fmt::print("weft lab status {0}\nweft lab down {0}\n", lab.file.name);
   } else {
     unwrap(labs::run_lab(lab.file, source_of(files), options.engine, show,

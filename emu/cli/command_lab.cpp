@@ -151,9 +151,11 @@ int become(std::vector<std::string> words) {
     arguments.push_back(word.data());
   }
   arguments.push_back(nullptr);
+  // The engine is to end by a broken pipe, as it would have without weft before it.
   launch::restore_write_signals();
   ::execvp(arguments[0], arguments.data());
   complain("weft lab: {}\n", srd::errno_text("cannot run '" + words[0] + "'"));
+  // As shells have it: not found, or not to be run.
   return errno == ENOENT ? 127 : 126;
 }
 
@@ -165,6 +167,8 @@ int exec(const Options& options) {
   }
   const labs::RunningLab running = unwrap(labs::find_lab(name_of(options.name)));
   std::vector<std::string> words{running.engine.program(), "exec", "--interactive"};
+  // A terminal changes line ends and reads control characters: with a pipe at either end it would
+  // spoil what passes.
   if (::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0) {
     words.emplace_back("--tty");
   }

@@ -170,6 +170,7 @@ UserMatrix matrix_of(const Options& options, std::size_t hosts) {
   return matrix;
 }
 
+// The cells point to conditions of the matrix, which has to outlive them.
 std::vector<Cell> cells_of(const UserMatrix& matrix) {
   std::vector<Cell> cells;
   // The order of the table: a condition's cells stand side by side.
@@ -241,6 +242,7 @@ int run_cells(const Options& options) {
              : kFailure;
 }
 
+// A first word that is a YAML file is the user's matrix, and no word of a command.
 int run_matrix(Options options) {
   if (options.list) {
     return print_list();

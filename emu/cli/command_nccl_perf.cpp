@@ -63,7 +63,8 @@ struct Options {
   std::uint32_t rounds = 4;
 };
 
-// Options name things; the session has them as numbers, in the order of the table of names.
+// Options name things; the session has them as numbers, in the order of the table of names. A name
+// that is in no table has not passed the option's check.
 template <class Names>
 std::size_t index_of(const Names& names, const std::string& name) {
   return static_cast<std::size_t>(std::find(std::begin(names), std::end(names), name) -
@@ -233,6 +234,7 @@ bool run_ranks(const Options& options, const std::string& socket) {
   const auto& fault = session.fault;
   const bool good = ranks.wait(
       {.patience = session.patience_time(),
+       // A fault without a length is a death, which that rank is meant to die.
        .victim =
            fault && fault->seconds <= 0 ? std::optional<std::uint32_t>(fault->rank) : std::nullopt,
        .look = launch::check_interrupt,

@@ -46,7 +46,7 @@ namespace {
 
 // How long a client is held back for its server to listen. Then it is started all the same: whether
 // the server really listens is the client's matter.
-constexpr std::chrono::milliseconds kServerPatience{5000};    // for a server to listen
+constexpr std::chrono::milliseconds kServerPatience{5000};
 constexpr std::chrono::milliseconds kGuestPatience{120'000};  // in a guest, which boots first
 constexpr std::uint64_t kMaxCapture = std::uint64_t{256} << 20;
 

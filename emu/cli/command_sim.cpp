@@ -44,7 +44,7 @@ struct Options {
   std::vector<std::string> policies;
   bool grid = false;
   unsigned repeat = 1;
-  unsigned jobs = 0;
+  unsigned jobs = 0;  // at the same time; 0: one for each core
   bool json = false;
   bool list = false;
   bool all = false;
@@ -304,7 +304,7 @@ int run(const Options& given) {
   if (const std::string problem = name_files(options, *jobs); !problem.empty()) {
     return usage(problem);
   }
-  int exit_code = kSuccess;
+  int exit_code = kSuccess;  // the worse, the larger
   std::vector<Json> results;
   // Called in the order of the jobs, as soon as a result and all before it are there.
   const auto take = [&](std::size_t index, const Json& json) {
@@ -326,6 +326,7 @@ int run(const Options& given) {
     }
   };
   if (jobs->size() == 1) {
+    // In this process, which can show how far the run has come.
     take(0, run_job(jobs->front(), !options.json));
   } else {
     run_jobs(*jobs,

@@ -46,6 +46,7 @@ void add_vm(CLI::App& softroce, Work& work) {
                  "Seconds after which the guest is ended; 0: never");
   vm->add_option("command", options->words, "After `--`: the command")->expected(-1);
   vm->callback([&work, options] {
+    // CLI11 has not seen them (main.cpp): they may begin with dashes of their own.
     const auto words = words_after_dashes();
     options->words.assign(words.begin(), words.end());
     work = [options] { return run_vm(*options); };

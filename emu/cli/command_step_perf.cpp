@@ -68,6 +68,7 @@ Slow parse_slow(const std::string& text) {
     throw CLI::ValidationError(text, "say RANK@FACTOR, such as 1@1.3");
   }
   const auto factor = std::from_chars(rank.ptr + 1, end, slow.factor);
+  // A number that is none (nan) fails every comparison: so the lower limit is asked for.
   if (factor.ec != std::errc{} || factor.ptr != end || !(slow.factor >= 0.01) ||
       slow.factor > 1000) {
     throw CLI::ValidationError(text, "say RANK@FACTOR, with a factor from 0.01 to 1000");

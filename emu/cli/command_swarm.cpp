@@ -153,6 +153,7 @@ bool fails_apart(const std::function<bool()>& passes) {
 int tell_story(std::uint64_t seed) {
   const auto fails = [](const swarm::Plan& plan) {
     return fails_apart([&] {
+      // What a check that fails has to say is shown once, with the story.
       (void)std::freopen("/dev/null", "w", stderr);
       return swarm::carry_out(plan).failure.empty();
     });
@@ -175,6 +176,8 @@ int tell_story(std::uint64_t seed) {
   return kFailure;
 }
 
+// Failures are told in the order of their seeds, whichever thread met them first: the outputs of
+// two runs can be compared.
 int run_swarm(const Options& options) {
   std::signal(SIGABRT, on_abort);
   std::signal(SIGSEGV, on_abort);

@@ -112,6 +112,7 @@ int up(Options options) {
   options.weftd.nics = std::max(options.weftd.nics, launch::least_nics(kind));
   // Frames of the network hold the largest packet of this kind of device.
   options.weftd.mtu = launch::payload_of(kind);
+  // Before weftd answers: whoever finds the network up also finds what its devices are.
   unwrap(launch::note_device(directory, options.device, options.names));
   const pid_t pid = unwrap(launch::start_weftd(directory, options.weftd, false));
   auto usable = make_usable(directory, kind, options);
@@ -145,6 +146,7 @@ int down(const Options& options) {
     complain("weft down: weftd of '{}' {}\n", options.name, stopped.error().message);
     return kFailure;
   }
+  // First, as the list of these files lies in the directory.
   launch::remove_cdi(directory);
   std::error_code error;
   std::filesystem::remove_all(directory, error);
@@ -241,6 +243,7 @@ void register_up(CLI::App& program, Work& work) {
   command
       ->add_option("--allow-uid", options->weftd.other_users,
                    "Users who may attach, beside this one and root: those of containers")
+      // All ones is no user: the kernel takes it for "leave it as it is".
       ->check(CLI::Range(uid_t{0}, std::numeric_limits<uid_t>::max() - 1));
   command->add_flag("--routable", options->weftd.routable,
                     "Addresses that kernels outside can reach, 10.77.HOST.NIC (`weft softroce`)");

@@ -32,6 +32,7 @@ int run_validate(const Options& options) {
   }
   std::optional<fabric::Topology> network;
   if (!options.topology.empty()) {
+    // Wrong, it ends the command: without it nothing could be checked that names links.
     network = unwrap(fabric::read_topology_file(options.topology));
   }
   int code = kSuccess;

@@ -1,4 +1,5 @@
-// Owns the order in which the commands appear in the program's help.
+// Owns the order in which the commands appear in the program's help: first steps, networks that
+// stay, what troubles them, measurements, virtual time, and at last what few need.
 #include "emu/cli/commands.hpp"
 
 namespace weft::cli {

@@ -31,6 +31,7 @@ std::string percent_text(std::optional<std::uint64_t> part, std::uint64_t whole)
   return part ? fmt::format("{:.1f}%", percent(*part, whole)) : "-";
 }
 
+// What a kind of device does not count has no key.
 void print_json(const DeviceStatistics& device) {
   const kernel::CounterSet& counters = device.counted.kind->counters();
   const kernel::Traffic traffic = counters.traffic(device.counted.sum);

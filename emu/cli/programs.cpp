@@ -54,6 +54,7 @@ Result<std::chrono::microseconds> parse_time(const std::string& text) {
   return std::chrono::ceil<std::chrono::microseconds>(*time);
 }
 
+// NAME@TIME. Whether a program has that name, only the run can say.
 Result<Mishap> parse_kill(const std::string& text) {
   const std::size_t at = text.find('@');
   if (at != 0 && at != std::string::npos) {
@@ -65,6 +66,7 @@ Result<Mishap> parse_kill(const std::string& text) {
               fmt::format("--kill '{}': a host or program and a time, as in h2@200ms", text));
 }
 
+// NAME@TIME+LENGTH. The length is never 0, which would make a kill of it (signals_for()).
 Result<Mishap> parse_stop(const std::string& text) {
   const std::size_t at = text.find('@');
   const std::size_t plus = text.find('+', at == std::string::npos ? 0 : at);

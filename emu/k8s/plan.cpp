@@ -183,6 +183,7 @@ class Planner {
                    " gives it to the virtual nodes)");
       return nullptr;
     }
+    // More than any node has, or only more than is left: the remedies differ.
     std::uint64_t all = 0;
     std::uint64_t largest = 0;
     for (const PlannedNode& node : plan_.nodes) {

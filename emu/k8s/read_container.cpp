@@ -40,6 +40,7 @@ void read_security(const YAML::Node& of_pod, const YAML::Node& own, PodContainer
     user = text_of(value_of(*context, "runAsUser"), user);
     group = text_of(value_of(*context, "runAsGroup"), group);
   }
+  // Container engines take a group only behind a user.
   container.user = user.empty() || group.empty() ? user : user + ":" + group;
   container.is_read_only = is_true(value_of(own, "readOnlyRootFilesystem"));
   container.gains_no_privileges = is_false(value_of(own, "allowPrivilegeEscalation"));
@@ -98,6 +99,7 @@ PodContainer read_pod_container(const YAML::Node& node, const YAML::Node& pod_se
   read_words(value_of(node, "args"), container.arguments);
   read_environment(value_of(node, "env"), container);
   read_security(pod_security, value_of(node, "securityContext"), container);
+  // Limits alone: requests are for a scheduler, and that of a plan looks at devices only.
   const YAML::Node limits = value_of(value_of(node, "resources"), "limits");
   container.memory_bytes = bytes_of_quantity(text_of(value_of(limits, "memory"))).value_or("");
   container.cpu = cores_of_quantity(text_of(value_of(limits, "cpu"))).value_or("");

@@ -74,6 +74,7 @@ class IpamReader {
         read_whereabouts_range(range);
       }
     }
+    // Overlaps are looked for unless this is false, as the plugin itself has it.
     const auto apart = object.find("enable_overlapping_ranges");
     ipam_.is_account_shared = apart == object.end() || *apart != false;
     ipam_.account = text_of(object, "network_name");
@@ -106,6 +107,7 @@ class IpamReader {
         ranges.push_back(set.front());
       }
     }
+    // The older form has one range, beside the type.
     if (ranges.empty() || object.contains("subnet")) {
       ranges.insert(ranges.begin(), object);
     }
@@ -200,6 +202,7 @@ void read_operator_network(const Manifest& manifest, const ReadOptions& options,
                    network.title() + " names the resource with its prefix",
                    "resourceName: " + network.resource.substr(network.resource.find('/') + 1) +
                        " (the operator puts the prefix in front)");
+    // Read on as it was meant, so that the pods are not complained of as well.
     network.resource = network.resource.substr(network.resource.find('/') + 1);
   }
   // As the device plugin announces it, and as pods have to ask for it.

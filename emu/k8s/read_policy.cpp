@@ -42,7 +42,7 @@ class PolicyReader {
   std::optional<Policy> read() {
     check_keys(manifest_, spec_, kSpecKeys, findings_);
     read_resource();
-    read_numbers();
+    read_numbers();  // before the selector, whose ranges of VFs are held against their number
     policy_.node_selector = read_labels(value_of(spec_, "nodeSelector"));
     if (policy_.node_selector.empty()) {
       complain(spec_, "selects no nodes", "give nodeSelector a label that the nodes have");
@@ -64,6 +64,7 @@ class PolicyReader {
   }
 
  private:
+  // At the node, or at the whole policy where the node is what is missing.
   void complain(const YAML::Node& node, const std::string& what, const std::string& remedy) {
     const FilePlace at = node.IsDefined() ? place_of(manifest_, node) : manifest_.place;
     findings_.error(at, policy_.title() + " " + what, remedy);
@@ -123,6 +124,7 @@ class PolicyReader {
     return node.IsDefined() && node.IsSequence() ? node : YAML::Node(YAML::NodeType::Sequence);
   }
 
+  // NAME, or NAME#FIRST-LAST: by such ranges several policies share the VFs of one NIC.
   void read_pf_name(const YAML::Node& node) {
     const std::string text = text_of(node);
     const std::size_t hash = text.find('#');

@@ -1,4 +1,5 @@
-// Owns what is said of a plan.
+// Owns what is said of a plan: as text, whose findings look like a compiler's, so that editors find
+// their lines; and as JSON.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,6 +25,7 @@ std::string printable(std::string text) {
 std::string devices_text(const PlannedNode& node) {
   std::string text;
   std::set<std::string> resources;
+  // Each resource at its first device. Devices of other plugins (--resource) have no PF.
   for (const ClusterDevice& device : node.devices) {
     if (!resources.insert(device.resource).second) {
       continue;
@@ -77,6 +79,7 @@ std::string plan_text(const PodPlan& plan) {
                         finding.is_error ? "error" : "warning", printable(finding.what),
                         printable(finding.remedy));
   }
+  // A pod without an address has devices and no node: it does not start.
   const auto started =
       std::ranges::count_if(plan.pods, [](const PlannedPod& pod) { return !pod.node.empty(); });
   return text + fmt::format("{} of {} pods start, {} errors\n", started, plan.pods.size(), errors);

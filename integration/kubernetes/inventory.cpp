@@ -55,6 +55,7 @@ Result<std::vector<std::size_t>> Inventory::nics_of(const std::vector<std::strin
   for (const std::string& id : ids) {
     const Entry* const entry = find(id);
     if (entry == nullptr) {
+      // It may be anything, and the kubelet's log gets the message.
       return fail(ErrorCode::not_found, "there is no device '" + id.substr(0, 100) + "'");
     }
     if (!seen.insert(id).second) {
@@ -63,6 +64,7 @@ Result<std::vector<std::size_t>> Inventory::nics_of(const std::vector<std::strin
     if (!is_healthy(*entry)) {
       return fail(ErrorCode::wrong_state, "device '" + id + "' is not healthy");
     }
+    // Two shares of the same NICs give each of them once.
     nics.insert(entry->nics.begin(), entry->nics.end());
   }
   if (nics.empty()) {
@@ -71,6 +73,8 @@ Result<std::vector<std::size_t>> Inventory::nics_of(const std::vector<std::strin
   return std::vector<std::size_t>(nics.begin(), nics.end());
 }
 
+// Ids that are not ours, or that come twice, are passed over and not refused: this is an advice,
+// and nics_of() checks what the kubelet makes of it.
 std::vector<std::string> Inventory::prefer(const std::vector<std::string>& available,
                                            const std::vector<std::string>& must_include,
                                            std::size_t count) const {

@@ -44,6 +44,8 @@ std::map<std::size_t, bool> ask_health(const PluginConfig& config, std::string& 
   if (!reply) {
     return nics;
   }
+  // Once chosen, the host stays, also when weftd comes back with others: the kubelet remembers
+  // devices by numbers that are those of this host.
   for (const auto& nic : (*reply)["status"]["nics"]) {
     const auto name = nic["host"].get<std::string>();
     host = host.empty() ? name : host;
@@ -66,6 +68,7 @@ Result<ContainerEdits> edits_for(const PluginConfig& config, const std::string& 
   const auto furnished = launch::furnish_shared_folder(*directory, kind);
   const auto device = furnished ? launch::share_nics(*directory, kind, host, nics)
                                 : tl::unexpected(furnished.error());
+  // Whatever it was, to the kubelet it is a device that cannot be had now: the request was right.
   if (!device) {
     return tl::unexpected(Error{ErrorCode::io_error, device.error().message});
   }
@@ -114,11 +117,12 @@ int serve(const PluginConfig& config) {
   std::vector<std::unique_ptr<Plugin>> plugins;
   std::string complaint;
   while (true) {
-    launch::check_interrupt();
+    launch::check_interrupt();  // by an exception: destructors take the sockets away
     const auto nics = ask_health(config, host);
     if (plugins.empty() && !nics.empty()) {
       for (const NodeResource& resource : config.resources) {
         auto plugin = make_plugin(config, host, resource, nics);
+        // The configuration does not fit the host, and waiting does not change that.
         if (!plugin) {
           say(plugin.error().message);
           return 1;
@@ -132,6 +136,7 @@ int serve(const PluginConfig& config) {
           "network '" + config.network + "' is not up, or has no host '" + host + "'; waiting";
     }
     for (const auto& plugin : plugins) {
+      // Without an answer of weftd `nics` is empty, and all devices are unhealthy.
       plugin->set_health(nics);
       if (!plugin->is_lost()) {
         continue;

@@ -28,7 +28,7 @@ namespace {
 constexpr const char* kVersion = "v1beta1";
 constexpr std::chrono::seconds kPatience{5};          // with the kubelet's answer
 constexpr std::chrono::milliseconds kWatchTurn{200};  // to see that the kubelet has left
-constexpr int kMaxMessage = 1 << 20;
+constexpr int kMaxMessage = 1 << 20;  // of the kubelet's, in bytes: room for all ids of a resource
 
 // The identity of the file at `path`; zeros if there is none. The time belongs to it because file
 // systems soon give the number of a removed file to another one.
@@ -109,6 +109,8 @@ class Plugin::Service final : public v1beta1::DevicePlugin::Service {
 
   grpc::Status ListAndWatch(grpc::ServerContext* context, const v1beta1::Empty*,
                             grpc::ServerWriter<v1beta1::ListAndWatchResponse>* writer) override {
+    // Versions begin with 1: a kubelet that comes is told at once. Of several changes that come
+    // while it is being told, it hears the last state.
     std::uint64_t told = 0;
     std::unique_lock lock(mutex_);
     while (!ending_ && !context->IsCancelled()) {
@@ -156,6 +158,7 @@ class Plugin::Service final : public v1beta1::DevicePlugin::Service {
     for (const auto& container : request->container_requests()) {
       const auto nics = inventory_.nics_of(words(container.devicesids()));
       const auto edits = nics ? edits_for_(*nics) : tl::unexpected(nics.error());
+      // All or nothing: the kubelet goes by the order of the answers, one for each container.
       if (!edits) {
         return refuse(edits.error());
       }
@@ -204,6 +207,7 @@ Plugin::~Plugin() {
   }
 }
 
+// By now a plugin that was started after this one may serve under that name.
 void Plugin::remove_socket(const FileIdentity& ours) const {
   if (identity_of(socket()) == ours) {
     ::unlink(socket().c_str());
@@ -218,6 +222,8 @@ bool Plugin::is_lost() const {
 }
 
 Result<void> Plugin::serve_and_register() {
+  // The old socket is not removed: a new kubelet has cleared its folder, and what has the name now
+  // may be another plugin's, which is_served() finds out.
   if (registered_) {
     service_->end_watches();
     registered_->server->Shutdown(std::chrono::system_clock::now() + kPatience);
@@ -229,6 +235,8 @@ Result<void> Plugin::serve_and_register() {
   }
   service_->allow_watches();
   const std::string draft = draft_name(folder_);
+  // It serves before it has its name, and has its name before it is registered: a kubelet that
+  // calls back during Register() finds it.
   grpc::ServerBuilder builder;
   builder.AddListeningPort("unix:" + draft, grpc::InsecureServerCredentials());
   builder.RegisterService(service_.get());
@@ -241,6 +249,7 @@ Result<void> Plugin::serve_and_register() {
   }
   const std::string kubelet = folder_ + "/kubelet.sock";
   auto registered = std::make_unique<Registered>();
+  // Before the call: if the kubelet is replaced meanwhile, is_lost() sees another one.
   registered->kubelet = identity_of(kubelet);
   registered->socket = identity_of(socket());
   const auto channel = grpc::CreateChannel("unix:" + kubelet, grpc::InsecureChannelCredentials());

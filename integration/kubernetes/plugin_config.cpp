@@ -12,8 +12,8 @@
 namespace weft::kubernetes {
 namespace {
 
-constexpr std::int64_t kMaxShares = 10'000;
-constexpr std::size_t kMaxNics = 16;
+constexpr std::int64_t kMaxShares = 10'000;  // each is in every list that the kubelet is sent
+constexpr std::size_t kMaxNics = 16;         // of a host, as `weft up --nics` has them
 
 constexpr std::string_view kSmall = "abcdefghijklmnopqrstuvwxyz0123456789";
 constexpr std::string_view kLarge = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";

@@ -228,6 +228,7 @@ class Sender {
     });
   }
 
+  // Goes on until the blocks that are under way have arrived: both sides then count the same ones.
   void run() {
     srd::Idler idler;
     std::array<srd::Completion, 64> completions;
@@ -257,6 +258,7 @@ class Sender {
     }
   }
 
+  // Of a ticket, or of a write. Tickets say which block they are for, since they come in any order.
   void take(srd::Engine& engine, const srd::Completion& completion) {
     if (completion.kind == srd::Completion::Kind::receive) {
       std::uint64_t block;
@@ -282,6 +284,8 @@ class Sender {
     }
   }
 
+  // A block for each slot that is free, up to the first that is not. The bytes of a slot stay as
+  // they are until its write has completed: what is sent again is read from there again.
   void post(srd::Engine& engine) {
     while (!board_.stop && holds_[next_ % kDemoSlots] == 0) {
       const std::size_t slot = next_ % kDemoSlots;

@@ -43,6 +43,7 @@ std::size_t DemoResult::paths_used() const {
       std::count_if(path_packets.begin(), path_packets.end(), [](auto n) { return n != 0; }));
 }
 
+// Times of what never happened are negative.
 Json DemoResult::json() const {
   Json line;
   line["demo"] = true;
@@ -101,7 +102,7 @@ void DemoStory::show(const DemoSample& sample, int dead_spine) {
     erase();
     draw(sample, dead_spine);
   } else if (sample.at >= next_plain_) {
-    next_plain_ = std::floor(sample.at) + 1;
+    next_plain_ = std::floor(sample.at) + 1;  // a line a second is enough for a log
     std::string text;
     for (std::size_t i = 0; i < kDemoSpines; ++i) {
       text += static_cast<int>(i) + 1 == dead_spine
@@ -114,6 +115,7 @@ void DemoStory::show(const DemoSample& sample, int dead_spine) {
   std::fflush(stdout);
 }
 
+// A bar is full when a spine carries all that it can, or h2 gets what all of them can carry.
 void DemoStory::draw(const DemoSample& sample, int dead_spine) {
   fmt::print("\n");
   for (std::size_t i = 0; i < kDemoSpines; ++i) {

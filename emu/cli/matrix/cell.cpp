@@ -35,6 +35,8 @@ constexpr std::chrono::seconds kBeforeKill{5};
 constexpr std::int64_t kMaxGrace = 3600;  // that `weft run` takes
 constexpr std::size_t kMaxDevice = 64;    // in a name
 
+// Only the end is read: a log may be as large as CellLog lets it grow. The first of its lines may
+// be cut, and is left out.
 std::vector<std::string> last_lines(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const auto size = static_cast<std::size_t>(std::max<std::streamoff>(0, file.tellg()));
@@ -218,6 +220,7 @@ void RunningCell::signal_when_due(Clock::time_point now) {
     return;
   }
   ++signals_;
+  // To the keeper alone, which passes it on or, at the last one, ends all that is there.
   ::kill(pid_, signals_ <= kPoliteSignals ? SIGTERM : kKillKept);
   next_signal_ = now + (signals_ < kPoliteSignals ? kBetweenSignals : kBeforeKill);
 }

@@ -139,6 +139,7 @@ std::string topology_text(const Condition& condition, std::size_t hosts) {
   return filled(condition.topology, "{hosts}", std::to_string(std::max(hosts, kMinHosts)));
 }
 
+// As words, so that people can repeat a cell by the `weft run` that its report shows.
 std::vector<std::string> run_options(const Condition& condition, std::size_t hosts) {
   std::vector<std::string> words;
   const auto add = [&](const char* option, const std::vector<std::string>& values) {

@@ -39,6 +39,7 @@ constexpr std::array kPassedOn{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
   launch::restore_write_signals();
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
   die_with(parent, SIGTERM);
+  // A program outside of the terminal's foreground that reads it is stopped, and would hang.
   ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
   ::dup2(output, STDOUT_FILENO);
   ::dup2(output, STDERR_FILENO);

@@ -91,6 +91,7 @@ std::string what_it_does(pid_t pid, const ProcessState& known) {
     text += " in " + name_of_call(std::strtol(call.c_str(), nullptr, 10));
   }
   const std::string where = read(fmt::format("/proc/{}/wchan", pid));
+  // "0": the kernel does not tell.
   if (!where.empty() && where != "0") {
     text += ", kernel: " + where;
   }
@@ -103,6 +104,7 @@ std::map<pid_t, ProcessState> all_processes() {
   std::map<pid_t, ProcessState> all;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    // What is no process has no number, and atoi() makes 0 of it.
     if (const pid_t pid = std::atoi(entry.path().filename().c_str()); pid > 0) {
       all.emplace(pid, process(pid));
     }

@@ -43,6 +43,7 @@ Grid grid_of(const std::vector<CellResult>& results) {
     const std::size_t row = place_of(grid.rows, cell.condition->name);
     const std::size_t column = place_of(
         grid.columns, one_seed ? cell.device : fmt::format("{} #{}", cell.device, cell.seed));
+    // Each cell may bring a new row or column. Places without a cell stay empty.
     grid.words.resize(grid.rows.size());
     for (auto& words : grid.words) {
       words.resize(grid.columns.size());
@@ -128,6 +129,7 @@ std::string xml(std::string_view text) {
       case '"':
         out += "&quot;";
         break;
+      // In an attribute XML takes a bare line end or tab for a blank.
       case '\n':
         out += "&#10;";
         break;
@@ -262,6 +264,7 @@ std::string matrix_markdown(const std::vector<CellResult>& results) {
   return text;
 }
 
+// JUnit knows no cells that were not run: they are skipped ones, or their number would not add up.
 std::string matrix_junit(const std::vector<CellResult>& results) {
   double seconds = 0;
   for (const CellResult& result : results) {

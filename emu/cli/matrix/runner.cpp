@@ -30,6 +30,7 @@ MatrixRunner::MatrixRunner(MatrixPlan plan, const std::vector<Cell>& cells, std:
 
 std::vector<CellResult> MatrixRunner::run() {
   while (next_ < results_.size() || !running_.empty()) {
+    // Nothing new begins. The others are told in every turn, of which the first one counts.
     if (launch::pending_interrupt() != 0) {
       next_ = results_.size();
       for (auto& [place, cell] : running_) {

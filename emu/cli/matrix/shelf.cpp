@@ -32,6 +32,8 @@ constexpr const char* kPrefix = "weft-matrix-";
 constexpr std::size_t kRandomSize = 6;
 constexpr std::array kFilesOfCells{CellFiles::kLog, CellFiles::kStacks, CellFiles::kTopology};
 
+// Nothing if another process has locked it. Never through a link: in a folder that all users may
+// write to it may lead to any file.
 srd::UniqueFd lock(const std::string& mark, int how) {
   srd::UniqueFd file(::open(mark.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | how, 0644));
   return file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 ? std::move(file) : srd::UniqueFd();
@@ -54,12 +56,15 @@ void sweep(const fs::path& base) {
   }
 }
 
+// With leading zeros, so that a listing of the folders has the order of the cells.
 std::string digits(std::size_t number, std::size_t of) {
   return fmt::format("{:0{}}", number, std::to_string(of).size());
 }
 
 }  // namespace
 
+// A folder that the user named is locked in place, since an earlier matrix may have left its mark
+// there. A temporary one has a name that nobody can guess, and gets its mark when that is locked.
 Shelf::Shelf(const std::string& wish) : keeps_all_(!wish.empty()) {
   if (keeps_all_) {
     std::error_code error;
@@ -102,6 +107,8 @@ std::string Shelf::make_place_for(const Cell& cell, std::size_t number, std::siz
   const std::string path = path_ + "/" + digits(number, of) + "-" + cell.name();
   const std::string mark = path + "/" + kMark;
   std::error_code error;
+  // An earlier matrix was here. Only files by the names that a cell has go; mkdir() below then
+  // finds the folder, and is_empty() whether the user has put something in.
   if (is_own_folder(path) && fs::is_regular_file(fs::symlink_status(mark, error))) {
     for (const char* name : kFilesOfCells) {
       fs::remove(path + "/" + name, error);

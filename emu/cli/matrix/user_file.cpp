@@ -19,8 +19,10 @@
 namespace weft::cli {
 namespace {
 
+// Each is a run under every condition on every device: more is taken for a typing mistake.
 constexpr std::size_t kMaxSeeds = 10000;
 
+// Names in a file are relative to the folder of that file, wherever the command is called.
 std::string from_folder(const std::string& folder, const std::string& path) {
   return path.starts_with('/') || folder.empty() ? path : folder + "/" + path;
 }
@@ -138,6 +140,7 @@ class Reader {
     }
     map.read_label("about", condition.about);
     map.read_label("shows", condition.shows);
+    // First, as faults are tried out on it.
     const fabric::Topology network = read_network(map, condition);
     read_faults(map, condition, network);
     read_mishaps(map, "kill", parse_kill, condition.kills);
@@ -153,6 +156,9 @@ class Reader {
     return condition;
   }
 
+  // The network in which the condition's cells will run; a star where it names none. One that is
+  // described here is written out for the cells, with as many hosts as they need; a file they read
+  // themselves.
   fabric::Topology read_network(YamlMap& map, Condition& condition) {
     if (!map.has("topology")) {
       return star();
@@ -211,6 +217,7 @@ class Reader {
 
   // Applied to a network that nobody uses: whether a fault's link exists, only the network can say.
   void read_faults(YamlMap& map, Condition& condition, const fabric::Topology& network) {
+    // The network is the one that was meant only if all of it could be read.
     if (file_.failed()) {
       return;
     }

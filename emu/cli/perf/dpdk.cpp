@@ -68,6 +68,7 @@ Result<DpdkPlan> plan_af_packet() {
   return plan;
 }
 
+// Whether the arguments of a device have that one, as a word of its own between commas.
 bool has(const std::string& devargs, const char* option) {
   return ("," + devargs).find(std::string(",") + option + "=") != std::string::npos;
 }
@@ -88,6 +89,7 @@ Result<DpdkPlan> plan_devices(const std::string& text) {
   plan.devargs[0] = text.substr(0, middle);
   // One device for both, where the kind of device tells its sides apart by itself.
   plan.devargs[1] = middle == std::string::npos ? text : text.substr(middle + 1);
+  // Of all kinds only memif has to be told which side waits for the other.
   if (text.rfind("net_memif", 0) == 0 && !has(text, "role")) {
     plan.devargs[0] += ",role=server";
     plan.devargs[1] += ",role=client";

@@ -128,6 +128,8 @@ void PerfEndpoint::post_receives(srd::Engine& engine, std::uint32_t count) {
   }
 }
 
+// The own side of each request is the outbox: what is sent or written comes from there, and what is
+// read goes there.
 void PerfEndpoint::post(srd::Engine& engine, PerfOperation operation, std::uint32_t size,
                         std::uint64_t cookie) {
   const auto fill = [&](auto& request) -> auto& {

@@ -30,6 +30,7 @@ constexpr std::size_t kOutstanding = 16 * kBurst;
 constexpr Duration kStep = std::chrono::microseconds{1};
 constexpr std::size_t kRun = 8;  // messages for one peer before it is the next one's turn
 
+// Any addresses do, as long as they differ: no carrier looks at them.
 Address address_of(std::uint32_t number) {
   Address address;
   for (std::size_t i = 0; i < 4; ++i) {
@@ -164,6 +165,7 @@ class Pair {
     }
   }
 
+  // A receive for each that was used, so that no send ever finds none and is refused.
   void drain() {
     std::array<Completion, kBurst> done;
     while (const std::size_t count = sender_.poll(done)) {

@@ -9,6 +9,7 @@ namespace weft::cli {
 
 Result<srd::FaultIo::Config> parse_packet_fault(const std::string& text) {
   fabric::YamlFile file("--fault '" + text + "'");
+  // Faults are of links; to its reader this one is of all of them.
   const YAML::Node node = file.load("{link: '*', " + text + "}");
   const fabric::Fault fault =
       file.failed() ? fabric::Fault{} : fabric::read_fault(file, node, "fault");

@@ -30,6 +30,7 @@ std::vector<PerfCase> cases_of(const PerfOptions& options) {
       }
       one.size = size;
       one.duration = Duration{static_cast<std::int64_t>(options.seconds * 1e9)};
+      // Many small requests, whose cost is each one's own; of large ones a few keep the way full.
       one.window = options.window != 0 ? options.window
                    : size <= 4096      ? 256
                    : size <= 65536     ? 64

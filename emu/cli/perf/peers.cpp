@@ -118,6 +118,7 @@ Result<PeerRow> measure_peer(const std::string& provider, std::uint32_t size) {
                             said.substr(0, std::min<std::size_t>(said.find('\n'), 200))));
   }
   rows.back().provider = provider;
+  // It rounds the sizes that it prints; the one that was asked for is exact.
   rows.back().size = size;
   rows.back().gbytes_per_s = rows.back().messages_per_s * size / 1e9;
   return rows.back();

@@ -66,6 +66,7 @@ void print_row(const PerfOptions& options, const PerfCase& one, const PerfResult
   nlohmann::ordered_json line;
   line["perf"] = true;
   line["io"] = options.io;
+  // What packets have passed. Faults without a topology make `weftd` model a star.
   line["network"] = options.io != "ring"        ? "none"
                     : !options.topology.empty() ? options.topology
                     : !options.faults.empty()   ? "star"
@@ -84,6 +85,7 @@ void print_row(const PerfOptions& options, const PerfCase& one, const PerfResult
   fmt::print("{}\n", line.dump());
 }
 
+// fi_pingpong tells a mean, which stands where ours have the median, and nothing of the network.
 void print_peer(const PerfOptions& options, const PeerRow& row) {
   if (!options.json) {
     fmt::print("{:<6}{:>9}{:>12.2f}{:>12}{:>14.0f}{:>12.3f}{:>10}  {}\n", "ping", row.size,

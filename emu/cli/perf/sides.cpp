@@ -52,6 +52,8 @@ PerfPlace place_on_udp(int side) {
   }
   return {.address = addresses[side],
           .attachment = srd::AttachmentId{1},
+          // Another run is another life; its queue pairs are in the block of attachment 1, from 256
+          // on.
           .life = srd::Life{run},
           .qpn = 257,
           .io = unwrap(srd::UdpIo<srd::wire::SrdCodec>::create(
@@ -62,8 +64,9 @@ PerfPlace place_on_udp(int side) {
 void trouble(const PerfOptions& options, PerfPlace& place, int side) {
   for (const std::string& text : options.faults) {
     if (options.io == "ring") {
-      return;
+      return;  // there weftd models the network, and its faults
     }
+    // Another seed for each side, so that the two do not lose the same packets in step.
     auto config = unwrap(parse_packet_fault(text));
     config.seed = 2 * options.seed + static_cast<std::uint64_t>(side);
     place.io = std::make_unique<srd::FaultIo>(config, std::move(place.io));
@@ -143,6 +146,7 @@ int run_side(const PerfOptions& options, PairBoard& board, int pair, int side,
     }
     return passed ? kSuccess : kFailure;
   } catch (const std::exception& error) {
+    // Or the other side would wait at its next barrier for ever.
     board.perf.abort = true;
     complain("weft perf: side {}: {}\n", side, error.what());
     return kFailure;

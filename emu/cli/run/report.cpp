@@ -96,6 +96,7 @@ void report(const std::vector<launch::ProgramEnd>& ends, const nlohmann::json& c
     fmt::print("{}\n", nlohmann::json{{"network", counters}}.dump());
     return;
   }
+  // Of a single program its exit code, which becomes ours, says it all.
   if (options.quiet || ends.size() < 2) {
     return;
   }

@@ -160,8 +160,8 @@ std::string grid_heat_map(const Grid& grid, const GridJudgement& judgement, bool
   for (const auto& column : columns) {
     column_at.try_emplace(column, column_at.size());
   }
-  constexpr int kLeft = 190;
-  constexpr int kTop = 200;
+  constexpr int kLeft = 190;  // for the names of rows
+  constexpr int kTop = 200;   // for those of columns, which stand upright
   const int width = kLeft + static_cast<int>(columns.size()) * kSide + 10;
   const int height = kTop + static_cast<int>(rows.size()) * kSide + 30;
   std::string text = fmt::format(

@@ -206,6 +206,8 @@ void print_judgement(const Grid& grid, const GridJudgement& judgement) {
 }
 
 void write_reports(const GridOptions& options, const Grid& grid, const GridJudgement& judgement) {
+  // The document says how it was made. What decides about its figures belongs to that; --jobs and
+  // the like do not.
   std::string command = "weft sim --grid";
   for (const auto& [option, value] :
        {std::pair{"", options.spec}, std::pair{"--half ", options.half},

@@ -87,6 +87,7 @@ GridVerdict verdict_of(const sim::GridDemand& demand, const std::string& judged,
       take(verdict, demand, value, cell->name);
     }
   }
+  // A demand that no cell could miss is not met either: nothing has shown it.
   verdict.holds = verdict.cells > 0 && static_cast<double>(verdict.met) >=
                                            demand.in_share * static_cast<double>(verdict.cells);
   return verdict;

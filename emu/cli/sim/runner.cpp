@@ -309,6 +309,7 @@ Child start_child(const std::vector<SimJob>& jobs, std::size_t job) {
     }
     _exit(0);
   }
+  // While it was open here as well, read_child() would never find the end of the pipe.
   (void)close(ends[1]);
   return {pid, ends[0], job, {}};
 }
@@ -316,6 +317,7 @@ Child start_child(const std::vector<SimJob>& jobs, std::size_t job) {
 // Reads what the child has written; true when it has ended.
 bool read_child(Child& child) {
   char buffer[65536];
+  // One read for each that poll() has announced: another one might block.
   const ssize_t n = read(child.fd, buffer, sizeof buffer);
   if (n > 0) {
     child.text.append(buffer, static_cast<std::size_t>(n));
@@ -337,6 +339,7 @@ bool read_child(Child& child) {
 
 void run_jobs(const std::vector<SimJob>& jobs, unsigned processes,
               const std::function<void(std::size_t, const Json&)>& done) {
+  // Each child holds one end of a pipe, so poll() waits for results and for deaths alike.
   Children running;
   // Results that came before those of earlier jobs wait here.
   std::map<std::size_t, Json> finished;

@@ -42,6 +42,7 @@ void print_end(const Json& run) {
   }
 }
 
+// How much longer flows took than alone in the network, by their size.
 void print_slowdown(const Json& run) {
   if (!run.contains("slowdown")) {
     return;
@@ -138,6 +139,7 @@ void print_run(const Json& run) {
 
 // A later setting of a key replaces an earlier one, so they are searched from the end.
 void print_runs(const std::vector<SimJob>& jobs, const std::vector<Json>& runs) {
+  // The columns: settings in which the jobs differ. What is the same in all says nothing of a row.
   std::vector<std::string> keys;
   for (const SimJob& job : jobs) {
     for (const auto& [key, value] : job.settings) {
@@ -164,6 +166,7 @@ void print_runs(const std::vector<SimJob>& jobs, const std::vector<Json>& runs) 
     }
   }
   fmt::print("{:<{}}", "scenario", width + 1);
+  // "transport.paths" is "paths" here: columns are narrow.
   for (const std::string& key : keys) {
     fmt::print(" {:>14}", key.substr(key.rfind('.') + 1));
   }

@@ -113,6 +113,7 @@ Result<Valid> check_faults(const std::string& path, const std::string& text,
   if (!file.failed() && (!list.IsDefined() || !list.IsSequence())) {
     file.fail_at(list, "", "expected a list of faults: \"- {link: h1->sw, loss: 0.01}\"");
   }
+  // Only a network knows which links there are: so faults are applied to one that nobody uses.
   std::optional<fabric::Fabric> fabric;
   if (network != nullptr) {
     fabric.emplace(*network, fabric::FabricOptions{});
@@ -141,6 +142,7 @@ Result<Valid> check_matrix(const std::string& path, const std::string& text,
   if (!matrix) {
     return tl::unexpected(matrix.error());
   }
+  // Flows name ports by number; how many there are, only a network can say.
   if (network != nullptr) {
     const auto ports = static_cast<std::uint32_t>(network->ports().size());
     if (const auto valid = fabric::validate(*matrix, ports); !valid) {
@@ -173,6 +175,7 @@ Result<Valid> validate_file(const std::string& path, FileKind kind,
   }
   if (kind == FileKind::automatic) {
     YAML::Node root;
+    // htsim's files are no YAML; guess() goes by their names.
     if (!path.ends_with(".cm") && !path.ends_with(".topo")) {
       fabric::YamlFile file(path);
       root = file.load(*text);

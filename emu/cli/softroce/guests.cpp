@@ -47,6 +47,8 @@ Result<Guests> Guests::prepare(std::size_t hosts) {
 std::vector<std::string> Guests::ports() const {
   std::vector<std::string> ports;
   for (std::size_t host = 0; host < hosts_; ++host) {
+    // weftd's socket, then that of the guest's QEMU. By its @ the port hangs on that host's link,
+    // whose faults the guest then has.
     ports.push_back(
         fmt::format("dgram:{0}/{1}.weftd,{0}/{1}.guest@{1}", folder_.path(), name_of(host)));
   }
@@ -66,6 +68,7 @@ Result<void> Guests::meet(const std::string& directory) {
     }
     const std::string host = name_of(softroce::number_of_host(*address) - 1);
     const std::string text = srd::to_text(softroce::beside(*address));
+    // Of several NICs of a host the first one counts: the others' entries come too late.
     placeholders_.try_emplace("{" + host + ".ip}", text);
     placeholders_.try_emplace("{" + host + ".gid}", "::ffff:" + text);
     placeholders_.try_emplace("{" + host + ".dev}", kDevice);
@@ -91,6 +94,8 @@ Result<Words> Guests::around(const Words& command, const std::string& host) cons
     return fail(ErrorCode::io_error,
                 "cannot tell where weft is: /proc/self/exe: " + error.message());
   }
+  // This very program, wherever it lies. With this machine's files as its own, the guest
+  // understands the same command line.
   Words words{self.string(), "softroce", "vm",     "--network", directory_,
               "--host",      host,       "--root", "/",         "--"};
   for (const std::string& word : command) {

@@ -100,6 +100,7 @@ std::string job_of(const VmOptions& options) {
     job += exports();
     std::error_code error;
     const std::string here = std::filesystem::current_path(error).string();
+    // In another tree the folder of this process may not exist.
     job += options.root == "/" && !error ? "cd " + shell_quoted(here) + "\n" : "cd /\n";
   }
   if (options.shell) {
@@ -207,6 +208,7 @@ int run_vm(const VmOptions& options) {
 int run_host_helper(const std::string& action, const std::string& driver) {
   const std::string script = launch::companion("host.sh", "emu/softroce");
   const launch::Interruptible interruptible;
+  // Killed, this program asks the script to end, by SIGTERM, which it clears up after.
   auto helper =
       unwrap(launch::Child::start({.words = {"sh", script, action, driver}, .death_signal = 15}));
   std::optional<int> code;
@@ -243,6 +245,7 @@ int show_softroce_status() {
   if (!any) {
     fmt::print("{:<12}none yet in {}: `weft softroce vm` makes it\n", "image", cache);
   }
+  // The rest is needed for making images, or for speed.
   return qemu.empty() ? kFailure : kSuccess;
 }
 

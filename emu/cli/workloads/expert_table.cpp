@@ -79,6 +79,7 @@ std::string expert_line(const ExpertRow& row) {
       row.all.checked, row.all.wrong);
 }
 
+// By hand, for the number of digits. No value here can have a character that JSON would escape.
 std::string expert_json(const ExpertRow& row, bool real_time) {
   const workloads::ExpertProblem& problem = row.setup.problem;
   const Figures dispatch = figures(row.all.dispatch_us, row.all.dispatch_bytes);
