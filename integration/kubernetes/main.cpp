@@ -72,8 +72,13 @@ Result<ContainerEdits> edits_for(const PluginConfig& config, const std::string& 
   if (!device) {
     return tl::unexpected(Error{ErrorCode::io_error, device.error().message});
   }
+  const std::string shared = launch::shared_folder(*directory);
   std::error_code error;
-  const auto folder = std::filesystem::canonical(launch::shared_folder(*directory), error);
+  const auto folder = std::filesystem::canonical(shared, error);
+  // The network may have gone since; without a path the kubelet would be told to mount nothing.
+  if (error) {
+    return fail(ErrorCode::io_error, "cannot find '" + shared + "': " + error.message());
+  }
   return ContainerEdits{device->environment, folder.string(), launch::kMountPoint};
 }
 
