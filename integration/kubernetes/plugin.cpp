@@ -54,7 +54,8 @@ bool is_served(const std::string& path) {
 }
 
 // gRPC removes what has the name of its socket, before it listens and when it ends, whosever that
-// is by then. So it listens under a name that nobody else has, and the socket is then moved.
+// is by then. So it listens under a name that nobody else has, and the socket is then moved. Empty,
+// with the errno, if the folder takes no file.
 std::string draft_name(const std::string& folder) {
   std::string name = folder + "/" + std::string(kDraftName);
   const srd::UniqueFd file(::mkstemp(name.data()));
@@ -233,17 +234,22 @@ Result<void> Plugin::serve_and_register() {
     return fail(ErrorCode::already_exists,
                 "another device plugin serves '" + socket() + "': waiting for its end");
   }
-  service_->allow_watches();
   const std::string draft = draft_name(folder_);
+  if (draft.empty()) {
+    return fail(ErrorCode::io_error, srd::errno_text("cannot make a socket in '" + folder_ + "'"));
+  }
+  service_->allow_watches();
   // It serves before it has its name, and has its name before it is registered: a kubelet that
   // calls back during Register() finds it.
   grpc::ServerBuilder builder;
   builder.AddListeningPort("unix:" + draft, grpc::InsecureServerCredentials());
   builder.RegisterService(service_.get());
   builder.SetMaxReceiveMessageSize(kMaxMessage);
-  auto server = draft.empty() ? nullptr : builder.BuildAndStart();
+  auto server = builder.BuildAndStart();
   if (!server || ::rename(draft.c_str(), socket().c_str()) != 0) {
-    const std::string why = std::strerror(errno);
+    // gRPC says why it cannot listen in its own log only, and leaves no errno. The name is another
+    // one in each turn, and would make another complaint of the same trouble.
+    const std::string why = server ? std::strerror(errno) : "gRPC cannot listen in the folder";
     ::unlink(draft.c_str());
     return fail(ErrorCode::io_error, "cannot serve on '" + socket() + "': " + why);
   }

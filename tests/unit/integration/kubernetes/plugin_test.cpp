@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -229,6 +230,27 @@ TEST_F(PluginTest, WithoutAKubeletOrWithARefusalItIsLost) {
   EXPECT_THAT(efa->serve_and_register().error().message, HasSubstr("a bad name"));
   kubelet.refuse("");
   EXPECT_TRUE(efa->serve_and_register());
+}
+
+// Whatever stood in errno before: of the three steps only two leave one.
+TEST_F(PluginTest, WhyItCannotServeIsSaid) {
+  const auto why = [](const std::string& folder) {
+    Plugin plugin(folder, kResource, Inventory({0}, 0), edits_of);
+    errno = EDOM;
+    const auto done = plugin.serve_and_register();
+    return done ? "it serves" : done.error().message;
+  };
+  const std::string gone = folder_.path() + "/gone";
+  EXPECT_EQ(why(gone), "cannot make a socket in '" + gone + "': No such file or directory");
+  // The place of the socket is taken by what no file replaces.
+  ASSERT_TRUE(std::filesystem::create_directory(plugin()->socket()));
+  EXPECT_EQ(why(folder_.path()), "cannot serve on '" + plugin()->socket() + "': Is a directory");
+  // Longer than the path of a socket may be, which only gRPC finds.
+  const std::string deep = folder_.path() + "/" + std::string(100, 'd');
+  ASSERT_TRUE(std::filesystem::create_directory(deep));
+  EXPECT_THAT(why(deep), HasSubstr(".sock': gRPC cannot listen in the folder"));
+  EXPECT_TRUE(std::filesystem::is_empty(deep));
+  EXPECT_EQ(folder_entries(), 2U) << "a socket under its first name was left";
 }
 
 TEST_F(PluginTest, GarbageIsRefusedAndHurtsNobody) {
