@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "emu/fabric/yaml_reader.hpp"
@@ -120,7 +122,7 @@ int serve(const PluginConfig& config) {
   const launch::Interruptible interruptible;
   std::string host = config.host;
   std::vector<std::unique_ptr<Plugin>> plugins;
-  std::string complaint;
+  std::vector<std::string> said;  // the problems of the last turn
   while (true) {
     launch::check_interrupt();  // by an exception: destructors take the sockets away
     const auto nics = ask_health(config, host);
@@ -135,10 +137,10 @@ int serve(const PluginConfig& config) {
         plugins.push_back(std::move(*plugin));
       }
     }
-    std::string problem;
+    std::vector<std::string> problems;
     if (plugins.empty()) {
-      problem =
-          "network '" + config.network + "' is not up, or has no host '" + host + "'; waiting";
+      problems.push_back("network '" + config.network + "' is not up, or has no host '" + host +
+                         "'; waiting");
     }
     for (const auto& plugin : plugins) {
       // Without an answer of weftd `nics` is empty, and all devices are unhealthy.
@@ -147,16 +149,18 @@ int serve(const PluginConfig& config) {
         continue;
       }
       if (const auto done = plugin->serve_and_register(); !done) {
-        problem = done.error().message;
+        problems.push_back(done.error().message);
       } else {
         say("registered " + plugin->socket());
       }
     }
     // Said once, and not twice a second.
-    if (!problem.empty() && problem != complaint) {
-      say(problem);
+    for (const std::string& problem : problems) {
+      if (std::ranges::find(said, problem) == said.end()) {
+        say(problem);
+      }
     }
-    complaint = problem;
+    said = std::move(problems);
     std::this_thread::sleep_for(kTurn);
   }
 }
