@@ -158,19 +158,16 @@ class Planner {
   PlannedNode* choose_node(const Pod& pod) {
     PlannedNode* best = nullptr;
     std::string missing;
-    std::string lacking;
     bool selected = false;
     for (PlannedNode& node : plan_.nodes) {
       if (!is_allowed(pod, node, missing)) {
         continue;
       }
       selected = true;
-      const auto lack = std::ranges::find_if(pod.resources, [&](const auto& request) {
-        return node.free(request.first) < request.second.count;
+      const bool fits = std::ranges::all_of(pod.resources, [&](const auto& request) {
+        return node.free(request.first) >= request.second.count;
       });
-      if (lack != pod.resources.end()) {
-        lacking = lack->first;
-      } else if (best == nullptr || node.pods < best->pods) {
+      if (fits && (best == nullptr || node.pods < best->pods)) {
         best = &node;
       }
     }
@@ -183,29 +180,72 @@ class Planner {
                    " gives it to the virtual nodes)");
       return nullptr;
     }
-    // More than any node has, or only more than is left: the remedies differ.
-    std::uint64_t all = 0;
-    std::uint64_t largest = 0;
+    complain_of_shortage(pod);
+    return nullptr;
+  }
+
+  // Says what the nodes where the pod may be lack for it, of which there is one at least: what no
+  // node has, or only what the pods before it have left. The remedies differ.
+  void complain_of_shortage(const Pod& pod) {
+    std::vector<const PlannedNode*> nodes;
     for (const PlannedNode& node : plan_.nodes) {
-      if (is_allowed(pod, node, missing)) {
-        all += node.all(lacking);
-        largest = std::max(largest, node.all(lacking));
+      if (std::string missing; is_allowed(pod, node, missing)) {
+        nodes.push_back(&node);
       }
     }
-    const DeviceRequest& request = pod.resources.at(lacking);
-    if (request.count > largest) {
-      complain(request.place, pod,
-               "asks for " + std::to_string(request.count) + " of " + lacking +
-                   "; no node has more than " + std::to_string(largest),
-               "ask for less, or raise numVfs");
-    } else {
-      // Of each pod, not once for a template: the user sees how many do not start.
-      plan_.findings.error(request.place,
-                           pod.title() + " finds no free " + lacking +
-                               ": the other pods have all " + std::to_string(all),
-                           "fewer pods, or more virtual functions (numVfs) or nodes");
+    using Count = std::uint64_t (PlannedNode::*)(const std::string&) const;
+    const auto most = [&](const std::string& resource, Count count) {
+      std::uint64_t largest = 0;
+      for (const PlannedNode* node : nodes) {
+        largest = std::max(largest, (node->*count)(resource));
+      }
+      return largest;
+    };
+    std::vector<std::string> wanted;
+    for (const auto& [resource, request] : pod.resources) {
+      wanted.push_back(std::to_string(request.count) + " of " + resource);
+      if (const std::uint64_t largest = most(resource, &PlannedNode::all);
+          request.count > largest) {
+        complain(request.place, pod,
+                 "asks for " + wanted.back() + "; no node has more than " + std::to_string(largest),
+                 "ask for less, or raise numVfs");
+        return;
+      }
     }
-    return nullptr;
+    const FilePlace& place = pod.resources.begin()->second.place;
+    const bool is_ever_possible = std::ranges::any_of(nodes, [&](const PlannedNode* node) {
+      return std::ranges::all_of(pod.resources, [&](const auto& request) {
+        return node->all(request.first) >= request.second.count;
+      });
+    });
+    if (!is_ever_possible) {
+      complain(place, pod, "asks for " + joined(wanted, " and ") + "; no node has them together",
+               "ask for less, or let policies select the same nodes for them");
+      return;
+    }
+    // From here on of each pod, not once for a template: the user sees how many do not start.
+    constexpr const char* kRemedy = "fewer pods, or more virtual functions (numVfs) or nodes";
+    for (const auto& [resource, request] : pod.resources) {
+      const std::uint64_t left = most(resource, &PlannedNode::free);
+      if (request.count <= left) {
+        continue;
+      }
+      std::uint64_t all = 0;
+      for (const PlannedNode* node : nodes) {
+        all += node->all(resource);
+      }
+      const std::string what =
+          left == 0
+              ? " finds no free " + resource + ": the other pods have all " + std::to_string(all)
+              : " asks for " + std::to_string(request.count) + " of " + resource +
+                    "; the other pods have left " + std::to_string(left) + " on a node at most";
+      plan_.findings.error(request.place, pod.title() + what, kRemedy);
+      return;
+    }
+    plan_.findings.error(place,
+                         pod.title() + " asks for " + joined(wanted, " and ") +
+                             "; the other pods have left them only on different nodes",
+                         kRemedy);
   }
 
   // The node must have a free device of the resource: choose_node() has counted them.

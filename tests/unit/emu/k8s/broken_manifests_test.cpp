@@ -385,6 +385,55 @@ TEST(BrokenManifests, WhatFilesSayIsPrintedAsLetters) {
   EXPECT_THAT(text, HasSubstr("the API server refuses it otherwise"));
 }
 
+// Pods that want a device of each of two resources, on two nodes with two of each of them.
+TEST(BrokenManifests, WhatNodesLackOfTwoResourcesIsTrue) {
+  const auto policy = [](const std::string& selected) {
+    return changed(changed(kPolicy, "feature.node.kubernetes.io/network-sriov.capable: \"true\"",
+                           "kubernetes.io/hostname: " + selected),
+                   "numVfs: 8", "numVfs: 2");
+  };
+  const auto one_nic = [&](const std::string& node, const std::string& resource) {
+    const std::string nic = resource == "a" ? "[ibs1f0]" : "[ibs2f0]";
+    return changed(changed(changed(policy(node), "name: ib", "name: " + node + "-" + resource),
+                           "mlnxnics", resource),
+                   kPfs, nic);
+  };
+  const std::string both = sections(
+      {one_nic("left", "a"), one_nic("left", "b"), one_nic("right", "a"), one_nic("right", "b")});
+  const auto pod = [](const std::string& name, const std::string& wanted,
+                      const std::string& node = "") {
+    return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec:\n" +
+           (node.empty() ? "" : "  nodeName: " + node + "\n") +
+           "  containers: [{name: c, image: d, resources: {limits: " + wanted + "}}]\n";
+  };
+  const auto said_of = [](const std::string& policies, const std::vector<std::string>& pods) {
+    const PodPlan plan = make_plan({{"policy.yaml", policies}, {"pods.yaml", sections(pods)}}, {});
+    EXPECT_EQ(plan.findings.list().size(), 1U) << plan_text(plan);
+    return plan.findings.list().empty() ? "" : plan.findings.list()[0].what;
+  };
+  const std::string a_and_b = "{openshift.io/a: 1, openshift.io/b: 1}";
+  // Both are free, but on different nodes.
+  EXPECT_EQ(
+      said_of(both, {pod("x", "{openshift.io/a: 2}", "left"),
+                     pod("y", "{openshift.io/b: 2}", "right"), pod("z", a_and_b)}),
+      "Pod default/z asks for 1 of openshift.io/a and 1 of openshift.io/b; the other pods have "
+      "left them only on different nodes");
+  // No node has both, whatever is free.
+  EXPECT_EQ(said_of(sections({one_nic("left", "a"), one_nic("right", "b")}), {pod("z", a_and_b)}),
+            "Pod default/z asks for 1 of openshift.io/a and 1 of openshift.io/b; no node has them "
+            "together");
+  // Of one there are some left, but too few for this pod.
+  EXPECT_EQ(said_of(both, {pod("x", "{openshift.io/b: 1}", "left"),
+                           pod("y", "{openshift.io/b: 1}", "right"),
+                           pod("z", "{openshift.io/a: 1, openshift.io/b: 2}")}),
+            "Pod default/z asks for 2 of openshift.io/b; the other pods have left 1 on a node at "
+            "most");
+  // One is gone, and of the other one there is enough.
+  EXPECT_EQ(said_of(both, {pod("x", "{openshift.io/b: 2}", "left"),
+                           pod("y", "{openshift.io/b: 2}", "right"), pod("z", a_and_b)}),
+            "Pod default/z finds no free openshift.io/b: the other pods have all 4");
+}
+
 // As kubectl apply finds them (RFC 1123).
 TEST(BrokenManifests, NamesAreThoseThatTheApiServerTakes) {
   for (const char* name : {"a", "0", "a-b", "a--b", "a.b", "0.a-1.b"}) {
