@@ -17,6 +17,7 @@
 #include "emu/fabric/topology_yaml.hpp"
 #include "emu/fabric/traffic_matrix.hpp"
 #include "emu/sim/scenario.hpp"
+#include "srd/base/joined.hpp"
 
 namespace weft::cli {
 namespace {
@@ -158,9 +159,7 @@ Result<FileKind> parse_file_kind(const std::string& name) {
   const auto found = std::find(kNames.begin(), kNames.end(), name);
   if (found == kNames.end()) {
     return fail(ErrorCode::invalid_argument,
-                "there is no kind '" + name +
-                    "'; there are: auto, scenario, topology, faults, profile, matrix, "
-                    "htsim-topology");
+                "there is no kind '" + name + "'; there are: " + joined(kNames, ", "));
   }
   return static_cast<FileKind>(found - kNames.begin());
 }
