@@ -302,6 +302,9 @@ Child start_child(const std::vector<SimJob>& jobs, std::size_t job) {
     }
     for (std::size_t at = 0; at < text.size();) {
       const ssize_t n = write(ends[1], text.data() + at, text.size() - at);
+      if (n < 0 && errno == EINTR) {
+        continue;
+      }
       if (n <= 0) {
         _exit(1);
       }
@@ -323,9 +326,14 @@ bool read_child(Child& child) {
     child.text.append(buffer, static_cast<std::size_t>(n));
     return false;
   }
+  // A signal came first: the next turn reads what is there.
+  if (n < 0 && errno == EINTR) {
+    return false;
+  }
   (void)close(child.fd);
   int status = 0;
-  (void)waitpid(child.pid, &status, 0);
+  while (waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
+  }
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     child.text = text_of(
         {{"error", fmt::format("the simulation's process ended by {} {}",
