@@ -261,7 +261,10 @@ void agents() {
   longer.flags = 2;
   expect("unknown flag", ::ioctl(other, kRegister2, &longer), EINVAL);
   // A refusal says which flags there are.
-  expect("flags that are known", longer.flags == 1 ? 0 : -1, 0);
+  if (longer.flags != 1) {
+    ++wrong;
+    std::printf("WRONG flags that are known: expected 1, got %u\n", longer.flags);
+  }
   longer.flags = 0;
   longer.oui = 0x1000000;
   expect("long OUI", ::ioctl(other, kRegister2, &longer), EINVAL);
