@@ -4,7 +4,7 @@
 // without any carrier, so what is measured is the transport alone.
 #include <fmt/core.h>
 
-#include <cstdlib>
+#include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -95,9 +95,12 @@ void register_bench(CLI::App& program, Work& work) {
           [](const std::string& shape) {
             const std::size_t colon = shape.find(':');
             const std::string operation = shape.substr(0, colon);
-            const int bytes = colon == std::string::npos ? 0 : std::atoi(&shape[colon + 1]);
-            const bool good =
-                (operation == "send" || operation == "write") && bytes >= 1 && bytes <= 8192;
+            const char* const end = shape.data() + shape.size();
+            int bytes = 0;
+            const bool good = (operation == "send" || operation == "write") &&
+                              colon != std::string::npos &&
+                              std::from_chars(&shape[colon + 1], end, bytes).ptr == end &&
+                              bytes >= 1 && bytes <= 8192;
             return good ? "" : "'" + shape + "' is not send:BYTES or write:BYTES, 1 to 8192";
           },
           "OPERATION:BYTES"));

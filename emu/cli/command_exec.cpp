@@ -93,9 +93,10 @@ Result<std::string> choose_host(const std::string& directory) {
   }
   for (const char* name : kRankVariables) {
     const std::string text = variable(name);
+    const char* const text_end = text.data() + text.size();
     std::size_t rank = 0;
-    if (text.empty() ||
-        std::from_chars(text.data(), text.data() + text.size(), rank).ec != std::errc{}) {
+    const auto [end, status] = std::from_chars(text.data(), text_end, rank);
+    if (status != std::errc{} || end != text_end) {
       continue;
     }
     const auto reply = launch::ask_weftd(directory, {{"cmd", "status"}});
@@ -108,6 +109,9 @@ Result<std::string> choose_host(const std::string& directory) {
       if (nic["nic"] == 0) {
         hosts.push_back(nic["host"].get<std::string>());
       }
+    }
+    if (hosts.empty()) {
+      return fail(ErrorCode::not_found, "the network has no host with a NIC to run on");
     }
     return hosts[rank % hosts.size()];
   }

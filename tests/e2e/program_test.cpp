@@ -275,7 +275,8 @@ TEST_F(ProgramTest, WhatIsAskedTheWrongWayIsSaidSo) {
         "run --device none --nics 2 --topology net.yml -- true",
         "up x --hosts 3 --topology net.yml", "up x --nics 2 --topology net.yml", "exec",
         "exec x h1", "run --device none -n 4 -- true : true", "impair x h1 --reset --loss 1%",
-        "impair x --reset --down", "bench engine --packets 0"}) {
+        "impair x --reset --down", "bench engine --packets 0", "bench engine --case write:64abc",
+        "bench engine --case write:", "bench engine --case write:8193"}) {
     const Outcome outcome = weft(arguments);
     EXPECT_EQ(outcome.code, 2) << arguments << ": " << outcome.output;
   }
@@ -367,6 +368,7 @@ TEST_F(ProgramTest, ExecFindsNetworkAndHostByItself) {
   // Ranks begin at 0, hosts at 1, and a rank beyond the last host begins again at h1. With several
   // of the variables set the first of those that weft knows counts.
   EXPECT_EQ(said("OMPI_COMM_WORLD_RANK=1 PMI_RANK=2 " + exec + show).output, "h2\n");
+  EXPECT_EQ(said("OMPI_COMM_WORLD_RANK=1x " + exec + show).code, 2) << "no number";
   for (const char* variable : {"PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
     EXPECT_EQ(said(std::string(variable) + "=3 " + exec + show).output, "h1\n") << variable;
   }
