@@ -17,6 +17,8 @@ NOT_READY, GAP = "receiver not ready", "PSN sequence error"
 # After an RNR NAK nothing is to be said until that packet comes again; Linux reports the packets
 # behind it as a gap.
 FALSE_GAP = "PSN sequence error behind receiver not ready"
+# An answer may cross the packet that is sent again for want of it, hardly several times in a row.
+DEAF_TIMES = 4
 NAKS = {0: GAP, 1: "invalid request", 2: "remote access error",
         3: "remote operational error", 4: "invalid RD request"}
 
@@ -80,6 +82,16 @@ def roce_of(frame):
     return ip, udp
 
 
+def source_of(ip, udp):
+    return (socket.inet_ntop(socket.AF_INET, ip[12:16]) if udp == 20 else
+            socket.inet_ntop(socket.AF_INET6, ip[8:24]))
+
+
+def destination_of(ip, udp):
+    return (socket.inet_ntop(socket.AF_INET, ip[16:20]) if udp == 20 else
+            socket.inet_ntop(socket.AF_INET6, ip[24:40]))
+
+
 def icrc_of(ip, udp):
     """Eight bytes of ones in front; what a router may change counts as ones (IBTA A17)."""
     masked = bytearray(ip[:-4])
@@ -104,6 +116,13 @@ class Account:
         self.opcodes = collections.Counter()
         self.naks = collections.Counter()  # by (source address, name)
         self.not_ready = {}  # PSN of the last RNR NAK by (source address, queue pair)
+        self.acknowledged = set()  # (who is told, PSN)
+        # (source address, PSN): how often it was sent after its acknowledgement had been here.
+        self.sent_in_vain = collections.Counter()
+
+    def read(self, frames):
+        for frame in frames:
+            self.add(frame)
 
     def add(self, frame):
         found = roce_of(frame)
@@ -117,11 +136,14 @@ class Account:
         bth = udp + 8
         opcode = ip[bth]
         self.opcodes[opcode] += 1
+        source, to, psn = source_of(ip, udp), destination_of(ip, udp), ip[bth + 9:bth + 12]
+        if ip[bth + 8] & 0x80 and (source, psn) in self.acknowledged:  # it asks for an answer
+            self.sent_in_vain[source, psn] += 1
         if opcode & 0x1F in (ACKNOWLEDGE, 0x0D, 0x0F, 0x10, ATOMIC_ACKNOWLEDGE):
             syndrome = ip[bth + 12]
-            source = (socket.inet_ntop(socket.AF_INET, ip[12:16]) if udp == 20 else
-                      socket.inet_ntop(socket.AF_INET6, ip[8:24]))
-            self.add_answer(source, ip[bth + 5:bth + 8], ip[bth + 9:bth + 12], syndrome)
+            self.add_answer(source, ip[bth + 5:bth + 8], psn, syndrome)
+            if opcode & 0x1F == ACKNOWLEDGE and syndrome >> 5 == 0:
+                self.acknowledged.add((to, psn))
 
     def add_answer(self, source, queue_pair, psn, syndrome):
         # The upper three bits: 0 ACK, 1 RNR NAK, 3 NAK with a code below.
@@ -134,12 +156,18 @@ class Account:
                 name = FALSE_GAP
             self.naks[source, name] += 1
 
+    def is_deaf(self, source):
+        """Whether it has sent again and again what it had the answer to."""
+        return any(one == source and times >= DEAF_TIMES
+                   for (one, _), times in self.sent_in_vain.items())
+
     def __str__(self):
         naks = ", ".join(f"{source} {name}: {count}"
                          for (source, name), count in sorted(self.naks.items()))
         return (f"{self.frames} RoCE frames ({self.ipv6} by IPv6), {len(self.opcodes)} opcodes, "
                 f"{len(self.wrong_icrc)} with a wrong ICRC; NAKs: {naks or 'none'}")
 
+    # What one job's packets were answered says nothing of the next one's.
     def take_in(self, other):
         self.frames += other.frames
         self.ipv6 += other.ipv6
@@ -150,6 +178,5 @@ class Account:
 
 def account_of(frames):
     account = Account()
-    for frame in frames:
-        account.add(frame)
+    account.read(frames)
     return account

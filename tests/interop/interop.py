@@ -62,6 +62,13 @@ class LastWordLost(Failure):
     what = "the last acknowledgement was lost"
 
 
+class LastWordIgnored(LastWordLost):
+    """The same, but the capture shows that the acknowledgement has reached Linux, right in every
+    bit, before Linux began to send the message again and again."""
+
+    what = "Linux has taken no notice of the last acknowledgement"
+
+
 class MessageLost(LastWordLost):
     """Both sides wait for a message that nobody sends again."""
 
@@ -352,6 +359,7 @@ class Suite:
             self.gids = {side.name: self.gid_indices(side) for side in (self.ours, self.guest)}
             self.capture = frames.Capture(capture)
             self.account = frames.Account()
+            self.job = frames.Account()  # of frames since the last job that was judged
             self.lost = self.losses()
         except BaseException:
             self.end()
@@ -407,10 +415,15 @@ class Suite:
         told = f"--- client ({client.name}): {words[1]}\n{said}\n"
         if serving is not None:
             told += f"--- server ({server.name}): {words[0]}\n{server_said}\n"
-        if serving is not None and self.losses() > self.lost:
+        if serving is not None:
+            lost = self.losses() > self.lost
             if is_last_word_lost(code, server_code, said, server_said):
-                raise LastWordLost(told)
-            if case.unreliable and code is None and server_code is None:
+                if lost:
+                    raise LastWordLost(told)
+                self.job.read(self.capture.new_frames())
+                if any(self.job.is_deaf(address) for address in self.linux_addresses()):
+                    raise LastWordIgnored(told)
+            if lost and case.unreliable and code is None and server_code is None:
                 raise MessageLost(told)
         if code not in case.codes or (serving is not None and server_code != 0):
             raise Failure(f"exit codes: client {code}, server {server_code}\n{told}")
@@ -435,11 +448,13 @@ class Suite:
                 sum(status["counters"]["dropped"].values()) +
                 sum((status["fabric"] or {}).get("dropped", {}).values()))
 
+    def linux_addresses(self):
+        return self.ip["Linux"], self.ip6["Linux"], ip6_of(self.ip["Linux"], "fe80::")
+
     def is_right(self, name, source):
         """Of a NAK that the job does not ask for."""
         if name == frames.FALSE_GAP:
-            return source in (self.ip["Linux"], self.ip6["Linux"],
-                              ip6_of(self.ip["Linux"], "fe80::"))
+            return source in self.linux_addresses()
         if name == frames.GAP and not self.lossy:  # then the guest must have been slow
             before, self.lost = self.lost, self.losses()
             return self.lost > before
@@ -447,12 +462,17 @@ class Suite:
 
     def forget_frames(self):
         """Of a job that has failed already: the next one is not to be blamed."""
-        self.account.take_in(frames.account_of(self.capture.new_frames()))
+        self.take_account()
+
+    def take_account(self):
+        self.job.read(self.capture.new_frames())
+        account, self.job = self.job, frames.Account()
+        self.account.take_in(account)
+        return account
 
     def look_at_frames(self, case, server):
         """What an independent reader says of what both sides have sent since the last job."""
-        account = frames.account_of(self.capture.new_frames())
-        self.account.take_in(account)
+        account = self.take_account()
         wrong = [f"ICRC wrong in a frame: {frame}" for frame in account.wrong_icrc[:5]]
         # Addresses of the server: a refusal is the server's to give.
         theirs = {self.ip[server.name], self.ip6[server.name],
