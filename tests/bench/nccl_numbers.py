@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+# Owns measuring the NCCL plugin beside its yardsticks: TCP, shared memory, and itself without
+# trouble.
+"""Measures the NCCL plugin beside what else could do the job, in the same run.
+
+usage: tests/bench/nccl_numbers.py [--build build/release] [--rounds 5] [--write FILE] [WHAT ...]
+
+Every row is a ratio of two that took turns, so that a machine which changes its speed changes both;
+times are medians over the rounds. WHAT: beginnings of rows. --write puts the table between its
+marks in FILE (docs/collectives.md). Needs the targets weft, weftd, weft_nccl and weft-nccl-perf."""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+BEGIN, END = "<!-- tests/bench/nccl_numbers.py writes from here -->", "<!-- to here -->"
+
+# Four leaves with a host each, and four spines: every ring crosses the core. So slow that the two
+# cores of a laptop are not what is measured.
+DILATION = 100
+LINK_GBYTES = 12.5
+LEAF_SPINE = """name: leaf-spine
+topology: {generator: clos, tiers: 2, hosts: 4, hosts_per_pod: 4, tor_down: 1, tor_up: 4,
+  agg_down: 4, rate: 100Gbps, delay: 500ns, mtu: 9200}
+"""
+LOSS = "link: 'h*->*', loss: 0.01"
+
+
+class Bench:
+    def __init__(self, options, folder):
+        self.options = options
+        self.weft = os.path.join(options.build, "emu/cli/weft")
+        self.network = os.path.join(folder, "leaf-spine.yml")
+        Path(self.network).write_text(LEAF_SPINE, encoding="utf-8")
+
+    def lines(self, words):
+        done = subprocess.run([self.weft, *words, "--json"], capture_output=True, text=True,
+                              timeout=600, check=False)
+        found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        if done.returncode != 0 or not found or any(line.get("wrong") for line in found):
+            raise RuntimeError(f"{' '.join(words)}: code {done.returncode}\n{done.stderr}")
+        return found
+
+    def nccl(self, *words):
+        """The line of the first placement: out of place."""
+        return self.lines(["nccl-perf", *words])[0]
+
+    def compare(self, *words):
+        """{plugin: us}, medians of rounds in which all four take turns."""
+        found = self.lines(["nccl-perf", *words, "--compare", "--rounds",
+                            str(self.options.rounds)])
+        return next(line["time_us"] for line in found if "nccl_perf_compare" in line)
+
+    def medians(self, measures):
+        """Of several functions that take turns, and in every second round backwards."""
+        samples = [[] for _ in measures]
+        for turn in range(self.options.rounds):
+            order = list(range(len(measures)))
+            for i in order if turn % 2 == 0 else reversed(order):
+                samples[i].append(measures[i]())
+        return [statistics.median(each) for each in samples]
+
+
+def beside(bench, peers, *words):
+    """A row: our time, and how many times faster than each peer; below 1: slower."""
+    times = bench.compare(*words)
+    return f"{times['weft']:.1f} us", {peer: times[peer] / times["weft"] for peer in peers}
+
+
+def scaling(bench):
+    """Bytes that all ranks together receive in a second: 8 ranks against 2."""
+    size = 8 << 20
+
+    def total(ranks):
+        def measure():
+            us = bench.nccl("all_reduce", "-N", str(ranks), "-b", str(size), "-e", str(size))[
+                "time_us"]
+            return 2 * (ranks - 1) * size / us / 1000  # GB/s
+        return measure
+
+    two, eight = bench.medians([total(2), total(8)])
+    return f"{eight:.1f} GB/s", {"N=2": eight / two}
+
+
+def lossy(bench):
+    def busbw(*words):
+        return lambda: bench.nccl("all_reduce", "-b", "16M", "-e", "16M", "--through-weftd",
+                                  *words)["busbw"]
+
+    good, bad = bench.medians([busbw(), busbw("--fault", LOSS)])
+    return f"{bad:.2f} GB/s", {"no loss": bad / good}
+
+
+def core_network(bench, *words):
+    """busbw in the network's own time, as a share of a link."""
+    line = bench.nccl("all_reduce", "-N", "4", "-b", "4M", "-e", "4M", "-n", "5", "-w", "2",
+                      "--topology", bench.network, "--dilation", str(DILATION), *words)
+    return line["busbw"] * DILATION
+
+
+def healthy(bench):
+    busbw, = bench.medians([lambda: core_network(bench)])
+    return f"{busbw:.2f} GB/s", {"a link": busbw / LINK_GBYTES}
+
+
+def dead_spine(bench):
+    """The spine dies before the iterations that count, and nobody tells the transport."""
+    fault = ["--fault", "link: '*-spine0', down: true, at: 30ms"]
+    good, bad = bench.medians([lambda: core_network(bench), lambda: core_network(bench, *fault)])
+    return f"{bad:.2f} GB/s", {"healthy": bad / good}
+
+
+def dispatch(order):
+    return ["ep-perf", "--real-time", "--ranks", "2", "--rounds", "50", "--order", order]
+
+
+def experts(bench):
+    """Dispatch of 128 tokens of each rank, beside one stream of writes."""
+    def perf():
+        return bench.lines(["perf", "--op", "write", "--size", "65536", "--rounds", "1"])[-1][
+            "gbytes_per_s"]
+
+    write, gbytes = bench.medians(
+        [perf, lambda: bench.lines(dispatch("count"))[0]["dispatch_gbytes_per_s"]])
+    return f"{gbytes:.2f} GB/s", {"write": gbytes / write}
+
+
+# name: what is asked for, how it is measured
+def cases(bench):
+    def compared(peers, *words):
+        return lambda: beside(bench, peers, *words)
+
+    def one(size):
+        return ["-b", size, "-e", size]
+
+    return {
+        "sendrecv 8 B": (">= 3.3 x tcp", compared(["tcp"], "sendrecv", *one("8"))),
+        "sendrecv 64 KiB": (">= 3 x tcp", compared(["tcp"], "sendrecv", *one("64K"))),
+        "sendrecv 1 MiB": (">= 2 x tcp", compared(["tcp"], "sendrecv", *one("1M"))),
+        "all-reduce 8 B, N=2": (">= 2 x tcp", compared(["tcp"], "all_reduce", *one("8"))),
+        "all-reduce 64 MiB, N=2": (">= 1.5 x tcp, >= 0.6 x memory",
+                                   compared(["tcp", "memory"], "all_reduce", *one("64M"))),
+        "all-reduce 8 MiB, N=4": (">= 1.2 x tcp",
+                                  compared(["tcp"], "all_reduce", "-N", "4", *one("8M"))),
+        "all-reduce 8 MiB, N=8": (">= 1.2 x tcp",
+                                  compared(["tcp"], "all_reduce", "-N", "8", *one("8M"))),
+        "N=8, bytes of all ranks": (">= 0.5 x N=2", lambda: scaling(bench)),
+        "1 % loss, all-reduce 16 MiB": (">= 0.8 x no loss", lambda: lossy(bench)),
+        "leaf-spine, 100 Gb/s, N=4": (">= 0.85 x a link", lambda: healthy(bench)),
+        "one of four spines dies": (">= 0.7 x healthy", lambda: dead_spine(bench)),
+        "ep-perf dispatch, EP2": (">= 0.5 x write", lambda: experts(bench)),
+    }
+
+
+def machine():
+    model = next((line.split(":", 1)[1].strip()
+                  for line in Path("/proc/cpuinfo").read_text().splitlines()
+                  if line.startswith("model name")), "unknown processor")
+    return f"{os.cpu_count()} cores ({model}), load {os.getloadavg()[0]:.1f} at the start"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build/release")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--write", metavar="FILE")
+    parser.add_argument("what", nargs="*")
+    options = parser.parse_args()
+    state, failed = machine(), 0
+    table = ["| what | ours | so many times as fast as | asked |", "|---|---|---|---|"]
+    print(state, flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(options, folder)
+        for name, (asked, measure) in cases(bench).items():
+            if options.what and not any(name.startswith(each) for each in options.what):
+                continue
+            try:
+                ours, ratios = measure()
+            except (RuntimeError, subprocess.SubprocessError) as error:
+                failed += 1
+                print(f"{name}: {error}", file=sys.stderr)
+                continue
+            said = ", ".join(f"{peer}: {ratio:.2f}" for peer, ratio in ratios.items())
+            table.append(f"| {name} | {ours} | {said} | {asked} |")
+            print(table[-1], flush=True)
+    if options.write and not failed:
+        path = Path(options.write)
+        before, rest = path.read_text(encoding="utf-8").split(BEGIN)
+        path.write_text(before + BEGIN + f"\n{state}; medians of {options.rounds} rounds.\n\n"
+                        + "\n".join(table) + "\n" + END + rest.split(END)[1], encoding="utf-8")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
