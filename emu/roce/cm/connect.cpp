@@ -279,7 +279,9 @@ int Manager::send_reject(TimePoint now, std::uint32_t slot, Reason reason,
   if (id.phase == Phase::reply_sent) {
     enter_timewait(now, slot);
   } else {
-    reset(now, slot, reason, data);
+    // Only who asks again hears the data again.
+    reset(now, slot, reason,
+          id.phase == Phase::request_received ? data : std::span<const std::byte>{});
   }
   return 0;
 }

@@ -110,8 +110,9 @@ class Manager {
   struct Ended {
     TimePoint until;
     Reason reason;
+    srd::Address peer;
     std::uint32_t sequence;       // of its REQ; another process may count up to the same number
-    std::vector<std::byte> data;  // what the program said when it rejected it
+    std::vector<std::byte> data;  // what the program said when it rejected that
   };
   // A message with its addresses, checked in form only.
   struct Arrival {

@@ -92,7 +92,8 @@ void Manager::handle_request(const Arrival& arrival) {
   }
   if (const auto before = ended_.find(key);
       before != ended_.end() && before->second.until > arrival.now &&
-      before->second.sequence == message.starting_psn && !mutated(Mutation::forget_the_refused)) {
+      before->second.peer == arrival.from && before->second.sequence == message.starting_psn &&
+      !mutated(Mutation::forget_the_refused)) {
     ++counters_.duplicates;
     return refuse(arrival, before->second.reason, before->second.data);
   }

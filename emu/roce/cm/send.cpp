@@ -148,13 +148,19 @@ void Manager::forget_peer(TimePoint now, std::uint32_t slot, Reason reason,
   id.knows_remote_id = false;
   while (!ended_order_.empty() &&
          (ended_order_.front().first <= now || ended_order_.size() >= config_.max_ended)) {
-    ended_.erase(ended_order_.front().second);
+    const auto& [until, oldest] = ended_order_.front();
+    if (const auto found = ended_.find(oldest);
+        found != ended_.end() && found->second.until == until) {
+      ended_.erase(found);  // and no later end of the same id
+    }
     ended_order_.pop_front();
   }
-  Ended ended{now + kRemembered, reason, id.send_sequence, {data.begin(), data.end()}};
-  if (ended_.emplace(key, std::move(ended)).second) {
-    ended_order_.emplace_back(now + kRemembered, key);
-  }
+  ended_.insert_or_assign(key, Ended{.until = now + kRemembered,
+                                     .reason = reason,
+                                     .peer = id.path.destination,
+                                     .sequence = id.send_sequence,
+                                     .data = {data.begin(), data.end()}});
+  ended_order_.emplace_back(now + kRemembered, key);
 }
 
 // Whether the message is for this very NIC, and can be handed back to this manager without the

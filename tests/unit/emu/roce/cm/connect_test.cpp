@@ -249,6 +249,44 @@ TEST(Connect, ARequestThatWasRejectedIsNeverHeardAgain) {
   expect_one_rejection(world, seconds{70});
 }
 
+// Host 0 gets the request of this run once more, with these changes.
+template <class Change>
+void ask_again(World& world, std::size_t from, const Change& change) {
+  wire::CmMessage copy = world.sent.at(0);
+  ASSERT_EQ(copy.kind, wire::CmKind::request);
+  change(copy);
+  std::array<std::byte, wire::kMadSize> mad;
+  wire::write_cm(copy, mad);
+  world.managers[0]->on_mad(world.now, address_of(from), address_of(0), mad);
+  world.settle();
+}
+
+// What a program says when it rejects is for the peer that it has rejected: not for who knows the
+// peer's numbers, and asks from an address of its own.
+TEST(Connect, ARejectionIsSaidAgainToItsPeerOnly) {
+  World world(3);
+  expect_one_rejection(world, seconds{1});
+  ask_again(world, 2, [](wire::CmMessage& copy) { copy.local_gid = address_of(2); });
+  EXPECT_EQ(world.next(0).kind, EventKind::connect_request);
+}
+
+// A peer that starts anew may come to numbers that it had before: then the last end counts.
+TEST(Connect, TheLastRejectionOfANumberIsSaidAgain) {
+  World world(2);
+  expect_one_rejection(world, seconds{1});
+  const auto change = [](wire::CmMessage& copy) { ++copy.starting_psn; };
+  ask_again(world, 1, change);
+  PrivateData data;
+  data.bytes[0] = std::byte{8};
+  data.size = 1;
+  ASSERT_EQ(world.managers[0]->reject(world.now, world.next(0).connection, Reason::consumer, data),
+            0);
+  ask_again(world, 1, change);
+  EXPECT_TRUE(world.heard[0].empty());
+  EXPECT_EQ(world.sent.back().kind, wire::CmKind::reject);
+  EXPECT_EQ(world.sent.back().private_data.at(0), std::byte{8});
+}
+
 // Its last message must not be lost between the two states.
 TEST(Connect, APeerThatLeavesBeforeItIsReadyIsHeard) {
   World world(2);
