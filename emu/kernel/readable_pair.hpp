@@ -13,6 +13,7 @@ class ReadablePair {
  public:
   // The program's descriptor, or -1 with errno set.
   [[nodiscard]] int open() { return pair_.open(); }
+  [[nodiscard]] StreamEnds* ends() const { return pair_.ends(); }
   // After each change of what waits.
   void signal(std::size_t waiting);
 

@@ -3,18 +3,33 @@
 
 #include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
+#include <cstddef>
+#include <memory>
 
 #include "emu/kernel/native.hpp"
 
 namespace weft::kernel {
 
-StreamPair::~StreamPair() {
-  for (const int fd : {ours_, duplicate_}) {
-    if (fd >= 0) {
-      native::close(fd);
-    }
+void let_go(StreamEnds& ends) {
+  if (ends.holders.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    native::close(ends.ours);
+    native::close(ends.duplicate);
+    delete &ends;
   }
+}
+
+StreamPair::~StreamPair() {
+  if (ends_ == nullptr) {
+    return;
+  }
+  // What lies there would wake who sleeps on, again and again.
+  std::array<std::byte, 256> unread;
+  while (ends_->holders.load(std::memory_order_relaxed) > 1 &&
+         native::receive(ends_->duplicate, unread.data(), unread.size(), MSG_DONTWAIT) > 0) {
+  }
+  let_go(*ends_);
 }
 
 int StreamPair::open() {
@@ -22,15 +37,15 @@ int StreamPair::open() {
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     return -1;
   }
-  ours_ = native::move_high(pair[0]);
-  duplicate_ = native::duplicate_high(pair[1]);
-  if (duplicate_ < 0) {
+  const int duplicate = native::duplicate_high(pair[1]);
+  if (duplicate < 0) {
     const int error = errno;
+    native::close(pair[0]);
     native::close(pair[1]);
     errno = error;
     return -1;
   }
-  duplicate_ = keep_fd(duplicate_);
+  ends_ = new StreamEnds{.ours = native::move_high(pair[0]), .duplicate = keep_fd(duplicate)};
   return pair[1];
 }
 

@@ -1,8 +1,10 @@
 // Owns what write(2), read(2) and ioctl(2) do on the device files of this process.
 #include "integration/preload/device_calls.hpp"
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <memory>
 
 #include "integration/preload/complaints.hpp"
 #include "integration/preload/open_file.hpp"
@@ -17,10 +19,9 @@ int refuse(int error) {
   return -1;
 }
 
-// Runs `work` with the file behind the descriptor.
+// Runs `work` with the file, which is null if there is none behind the descriptor.
 template <class Work>
-ssize_t with_file(int fd, const Work& work) {
-  const auto file = file_of(fd);
+ssize_t with_file(int fd, const std::shared_ptr<OpenFile>& file, const Work& work) {
   ssize_t result = -EIO;
   if (file == nullptr) {
     result = -error_without_file(fd);
@@ -33,22 +34,28 @@ ssize_t with_file(int fd, const Work& work) {
   return result < 0 ? refuse(static_cast<int>(-result)) : result;
 }
 
-// With a file other than that of `begun`, if there is one, nothing is done.
-template <class Work>
-ssize_t attempt(int fd, const void* begun, Attempt& found, const Work& work) {
-  const srd::Uncancellable here;
-  return with_file(fd, [&](OpenFile& file) -> ssize_t {
-    found.file = &file;
-    if (begun != nullptr && begun != &file) {
-      return -EBADF;
-    }
-    return work(file);
-  });
+// With EAGAIN, the call is to sleep at the file if the program wants that.
+void sleep_for(const OpenFile& file, ssize_t result, WaitingCall& call) {
+  call.sleeps = result == -EAGAIN && wants_to_wait(*file.ends());
+  if (call.sleeps && call.at == nullptr) {
+    call.at = file.ends();
+    call.at->holders.fetch_add(1, std::memory_order_relaxed);
+  }
 }
 
-[[gnu::noinline]] ssize_t try_write(int fd, const void* buffer, std::size_t size, const void* begun,
-                                    Attempt& found) {
-  return attempt(fd, begun, found, [&](OpenFile& file) {
+// An attempt at a call that may have slept already. A file that has no number any more has nothing
+// for it, and never will.
+template <class Work>
+ssize_t attempt(int fd, WaitingCall& call, const Work& work) {
+  const srd::Uncancellable here;
+  const auto file = call.at == nullptr ? file_of(fd) : file_with(*call.at);
+  call.sleeps = call.at != nullptr && file == nullptr;
+  return call.sleeps ? -1 : with_file(fd, file, work);
+}
+
+[[gnu::noinline]] ssize_t try_write(int fd, const void* buffer, std::size_t size,
+                                    WaitingCall& call) {
+  return attempt(fd, call, [&](OpenFile& file) {
     if (file.verbs != nullptr) {
       return file.verbs->write(fd, buffer, size);
     }
@@ -58,22 +65,21 @@ ssize_t attempt(int fd, const void* begun, Attempt& found, const Work& work) {
       return result;
     }
     const ssize_t result = file.connections->write(buffer, size);
-    found.sleeps = result == -EAGAIN && wants_to_wait(fd);
-    if (found.sleeps) {
+    sleep_for(file, result, call);
+    if (call.sleeps) {
       file.connections->expect_events();
     }
     return result;
   });
 }
 
-[[gnu::noinline]] ssize_t try_read(int fd, void* buffer, std::size_t size, const void* begun,
-                                   Attempt& found) {
-  return attempt(fd, begun, found, [&](OpenFile& file) -> ssize_t {
+[[gnu::noinline]] ssize_t try_read(int fd, void* buffer, std::size_t size, WaitingCall& call) {
+  return attempt(fd, call, [&](OpenFile& file) -> ssize_t {
     if (file.datagrams == nullptr) {  // closed meanwhile, and the number is another device file's
       return -EBADF;
     }
     const ssize_t result = file.datagrams->read(buffer, size);
-    found.sleeps = result == -EAGAIN && wants_to_wait(fd);
+    sleep_for(file, result, call);
     file.datagrams->expect_messages();
     return result;
   });
@@ -97,21 +103,17 @@ bool write_post(int fd, const void* buffer, std::size_t size, ssize_t& result) {
 }
 
 ssize_t write_device(int fd, const void* buffer, std::size_t size) {
-  return repeat_until_done(fd, [=](const void* begun, Attempt& found) {
-    return try_write(fd, buffer, size, begun, found);
-  });
+  return repeat_until_done([=](WaitingCall& call) { return try_write(fd, buffer, size, call); });
 }
 
 ssize_t read_datagram(int fd, void* buffer, std::size_t size) {
-  return repeat_until_done(fd, [=](const void* begun, Attempt& found) {
-    return try_read(fd, buffer, size, begun, found);
-  });
+  return repeat_until_done([=](WaitingCall& call) { return try_read(fd, buffer, size, call); });
 }
 
 int ioctl_device(int fd, unsigned long request, void* argument) {
   const srd::Uncancellable here;
   const auto address = reinterpret_cast<std::uintptr_t>(argument);
-  return static_cast<int>(with_file(fd, [&](OpenFile& file) -> ssize_t {
+  return static_cast<int>(with_file(fd, file_of(fd), [&](OpenFile& file) -> ssize_t {
     if (file.datagrams != nullptr) {
       const int result = file.datagrams->ioctl(request, address);
       file.datagrams->expect_messages();

@@ -17,10 +17,19 @@ struct OpenFile {
   devices::NicRunner* runner = nullptr;
   std::unique_ptr<kernel::CmFile> connections;
   std::unique_ptr<kernel::UmadFile> datagrams;
+
+  // Null for a NIC's verbs, at which nobody sleeps.
+  [[nodiscard]] kernel::StreamEnds* ends() const {
+    return connections != nullptr ? connections->ends()
+           : datagrams != nullptr ? datagrams->ends()
+                                  : nullptr;
+  }
 };
 
 // Null: error_without_file() says why.
 [[nodiscard]] std::shared_ptr<OpenFile> file_of(int fd);
+// By what its sleepers hold, whatever numbers it has by now. Null: its last one is closed.
+[[nodiscard]] std::shared_ptr<OpenFile> file_with(const kernel::StreamEnds& ends);
 // It was the parent's before a fork, or another thread has closed it since FdTable was asked.
 [[nodiscard]] int error_without_file(int fd);
 // This thread is inside the device already: a signal handler has interrupted it there.

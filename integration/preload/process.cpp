@@ -278,6 +278,17 @@ std::shared_ptr<OpenFile> file_of(int fd) {
   return found == self.files.end() ? nullptr : found->second.file;
 }
 
+std::shared_ptr<OpenFile> file_with(const kernel::StreamEnds& ends) {
+  Process& self = process();
+  const Guard guard(self.mutex);
+  for (const auto& [fd, known] : self.files) {
+    if (guard && known.file != nullptr && known.file->ends() == &ends) {
+      return known.file;
+    }
+  }
+  return nullptr;
+}
+
 int error_without_file(int fd) {
   Process& self = process();
   const Guard guard(self.mutex);

@@ -10,6 +10,7 @@
 
 #include <cerrno>
 
+#include "emu/kernel/stream_pair.hpp"
 #include "srd/run/try_lock.hpp"
 
 namespace weft::preload {
@@ -27,45 +28,40 @@ namespace weft::preload {
   return true;
 }
 
-// Whether the program wants to wait where nothing is there. Another thread may have closed the file
-// meanwhile: this one was asleep then, or is told.
-[[nodiscard]] inline bool wants_to_wait(int fd) {
-  const long flags = syscall(SYS_fcntl, fd, F_GETFL);
-  return flags < 0 || (flags & O_NONBLOCK) == 0;
+// Whether the program wants to wait where nothing is there.
+[[nodiscard]] inline bool wants_to_wait(const kernel::StreamEnds& ends) {
+  return (syscall(SYS_fcntl, ends.duplicate, F_GETFL) & O_NONBLOCK) == 0;
 }
 
-// What an attempt at a call has found.
-struct Attempt {
-  const void* file = nullptr;  // whose call it was, to know it again
-  bool sleeps = false;         // nothing is there, and the program wants to wait for it
+// A call that waits. As the kernel's, once it has begun it stays with its file: neither a close by
+// another thread nor a file that gets the number ends it, and other numbers of the file serve it.
+struct WaitingCall {
+  kernel::StreamEnds* at = nullptr;  // held since the call has slept
+  bool sleeps = false;               // nothing is there, and the program wants to wait for it
 };
 
-// As the kernel's, a call that has begun stays with its file: if another thread closes that one, or
-// the number becomes another file's, the call is neither refused nor answered by the other.
-//
 // The sleep is a point of cancellation, as in the kernel. Unwinding cannot pass frames of this
-// library that have something to destroy, so these have nothing. The byte stays.
+// library that have something to destroy, so these have nothing: whoever is cancelled holds the
+// ends for ever. The byte stays.
 template <class Try>
-ssize_t repeat_until_done(int fd, const Try& attempt) {
-  const void* begun = nullptr;
+ssize_t repeat_until_done(const Try& attempt) {
+  WaitingCall call;
   while (true) {
-    Attempt found;
-    const ssize_t result = attempt(begun, found);
-    if (begun != nullptr && found.file != begun) {
-      return ::pause();
+    call.sleeps = false;
+    ssize_t result = attempt(call);
+    if (call.sleeps) {
+      char byte = 0;
+      if (::recv(call.at->duplicate, &byte, sizeof byte, MSG_PEEK) >= 0) {
+        continue;
+      }
+      result = -1;
     }
-    if (!found.sleeps) {
-      return result;
+    if (call.at != nullptr) {
+      const int error = errno;
+      kernel::let_go(*call.at);
+      errno = error;
     }
-    begun = found.file;
-    char byte = 0;
-    const ssize_t received = ::recv(fd, &byte, sizeof byte, MSG_PEEK);
-    if (received == 0 || (received < 0 && (errno == EBADF || errno == ENOTSOCK))) {
-      return ::pause();
-    }
-    if (received < 0) {
-      return -1;
-    }
+    return result;
   }
 }
 

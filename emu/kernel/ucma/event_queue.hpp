@@ -24,6 +24,7 @@ class CmEventQueue {
 
   // The program's descriptor, or -1 with errno set.
   [[nodiscard]] int open() { return pair_.open(); }
+  [[nodiscard]] StreamEnds* ends() const { return pair_.ends(); }
   [[nodiscard]] std::deque<Entry>& entries() { return entries_; }
   // After each change of entries().
   void signal() { pair_.signal(entries_.size()); }

@@ -28,6 +28,8 @@ class CmFile {
 
   // The program's descriptor, or -1 with errno set. Its fstat() must say that it is a device.
   [[nodiscard]] int open() { return events_.open(); }
+  // To sleep at.
+  [[nodiscard]] StreamEnds* ends() const { return events_.ends(); }
   // As write(2), but errors are returned negative, and it never sleeps: where there is no event it
   // says EAGAIN. Then the caller sleeps until the descriptor is readable, if that is what the
   // program wants, and tries again. A thread may be cancelled in its sleep, and must have nothing

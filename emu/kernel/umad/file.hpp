@@ -33,6 +33,8 @@ class UmadFile {
 
   // The program's descriptor, or -1 with errno set. Its fstat() must say that it is a device.
   [[nodiscard]] int open() { return readable_.open(); }
+  // To sleep at.
+  [[nodiscard]] StreamEnds* ends() const { return readable_.ends(); }
   [[nodiscard]] ssize_t write(const void* buffer, std::size_t size);
   // EAGAIN: there is nothing. Then the caller sleeps until the descriptor is readable, if that is
   // what the program wants, and tries again.
