@@ -19,7 +19,6 @@
 #include <thread>
 #include <vector>
 
-#include "emu/kernel/abi/ucma.hpp"
 #include "tests/conformance/guest/cases.hpp"
 #include "tests/conformance/guest/own_queue.hpp"
 #include "tests/conformance/guest/ranks.hpp"
@@ -140,44 +139,6 @@ int cancelled_poller() {
     pthread_join(thread, nullptr);
     talk_to_itself(queue);
   }
-  return 0;
-}
-
-// The file alone, without its library.
-int cancelled_waiter() {
-  namespace ucma = kernel::abi::ucma;
-  struct Command {
-    ucma::Header header;
-    ucma::GetEvent body;
-  };
-  static int file = -1;
-  static ucma::EventReply reply;
-  static std::atomic<int> error{0};
-  const auto wait = [](void*) -> void* {
-    const Command command{{static_cast<std::uint32_t>(ucma::Command::get_event),
-                           sizeof(ucma::GetEvent), sizeof reply},
-                          {reinterpret_cast<std::uint64_t>(&reply)}};
-    error = write(file, &command, sizeof command) < 0 ? errno : 0;
-    return nullptr;
-  };
-  file = open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC);
-  demand(file >= 0, "the device file of connection management");
-  const auto doze = [] { std::this_thread::sleep_for(std::chrono::milliseconds{2}); };
-  for (int round = 0; round < 20; ++round, doze()) {
-    pthread_t thread{};
-    void* result = nullptr;
-    pthread_create(&thread, nullptr, wait, nullptr);
-    if (round % 2 != 0) {
-      doze();  // it sleeps already, or not yet
-    }
-    pthread_cancel(thread);
-    pthread_join(thread, &result);
-    demand(result == PTHREAD_CANCELED, "it is cancelled in its sleep");
-  }
-  demand(fcntl(file, F_SETFL, O_NONBLOCK) == 0, "fcntl");
-  (void)wait(nullptr);
-  demand(error == EAGAIN, "there is no event");
-  close(file);
   return 0;
 }
 

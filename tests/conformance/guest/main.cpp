@@ -20,6 +20,7 @@ constexpr Case kCases[] = {
     {"exit_cancelled", exit_cancelled},
     {"cancelled_poller", cancelled_poller},
     {"cancelled_waiter", cancelled_waiter},
+    {"closed_waiter", closed_waiter},
     {"cancelled_questions", cancelled_questions},
     {"closed_while_written", closed_while_written},
     {"forks", forks},

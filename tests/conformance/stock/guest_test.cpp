@@ -46,6 +46,15 @@ TEST(Ends, AThreadIsCancelledWhileItWaitsForConnections) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
+// Linux's sleeper keeps its file, and only a signal or an event ends its sleep.
+TEST(Ends, AFileIsClosedWhileAnotherThreadWaitsInIt) {
+  WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
+  const Outcome outcome =
+      run_shell("timeout 60 " WEFT_PROGRAM " run -q --no-prefix --device rxe -- " WEFT_GUEST
+                " closed_waiter");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
 // The writer must find a device file or none, never the socket that stands in for it.
 TEST(Ends, AFileIsClosedWhileAnotherThreadWritesToIt) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")

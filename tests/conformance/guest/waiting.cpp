@@ -1,0 +1,163 @@
+// Owns the cases about threads that wait in a device file, which is used without its library.
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "emu/kernel/abi/ucma.hpp"
+#include "tests/conformance/guest/cases.hpp"
+#include "tests/conformance/guest/ranks.hpp"
+
+namespace weft::conformance {
+namespace {
+
+namespace ucma = kernel::abi::ucma;
+
+template <class Body>
+struct Command {
+  ucma::Header header;
+  Body body;
+};
+
+template <class Body, class Reply>
+ssize_t ask(int file, ucma::Command command, const Body& body, const Reply*) {
+  const Command<Body> whole{{static_cast<std::uint32_t>(command), sizeof(Body), sizeof(Reply)},
+                            body};
+  return write(file, &whole, sizeof whole);
+}
+
+int open_connections(int flags = 0) {
+  const int file = open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC | flags);
+  demand(file >= 0, "the device file of connection management");
+  return file;
+}
+
+void doze() { std::this_thread::sleep_for(std::chrono::milliseconds{2}); }
+
+// A thread that asks for the next event.
+struct Waiter {
+  explicit Waiter(int asked) : file(asked) {
+    pthread_create(
+        &thread, nullptr,
+        [](void* argument) -> void* {
+          auto& self = *static_cast<Waiter*>(argument);
+          self.id = static_cast<int>(syscall(SYS_gettid));
+          self.error = self.get_event() < 0 ? errno : 0;
+          return nullptr;
+        },
+        this);
+  }
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
+
+  ssize_t get_event() {
+    return ask(file, ucma::Command::get_event,
+               ucma::GetEvent{reinterpret_cast<std::uint64_t>(&event)}, &event);
+  }
+  // The kernel says which call a thread sleeps in.
+  void await_sleep() const {
+    long call = -1;
+    for (int i = 0; i < 5000 && call != SYS_recvfrom; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+      std::ifstream state("/proc/self/task/" + std::to_string(id) + "/syscall");
+      state >> call;
+    }
+    demand(call == SYS_recvfrom, "it sleeps until there is an event");
+  }
+  void* join() const {
+    void* result = nullptr;
+    pthread_join(thread, &result);
+    return result;
+  }
+
+  int file;
+  pthread_t thread{};
+  ucma::EventReply event{};
+  std::atomic<int> id{0};
+  std::atomic<int> error{-1};
+};
+
+// An event comes at the file: an address of this host's own is found.
+void bring_event(int file) {
+  ucma::IdReply made{};
+  ucma::CreateId create{};
+  create.uid = 7;
+  create.response = reinterpret_cast<std::uint64_t>(&made);
+  create.port_space = 0x0106;  // as TCP
+  demand(ask(file, ucma::Command::create_id, create, &made) > 0, "an id");
+  ucma::ResolveIp resolve{};
+  resolve.id = made.id;
+  resolve.timeout_ms = 2000;
+  ifaddrs* list = nullptr;
+  demand(getifaddrs(&list) == 0, "getifaddrs");
+  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+    if (std::strncmp(one->ifa_name, "weft", 4) == 0 && one->ifa_addr->sa_family == AF_INET) {
+      std::memcpy(&resolve.destination, one->ifa_addr, sizeof(sockaddr_in));
+    }
+  }
+  freeifaddrs(list);
+  demand(ask(file, ucma::Command::resolve_ip, resolve, &made) > 0, "an address to be found");
+}
+
+}  // namespace
+
+int cancelled_waiter() {
+  const int file = open_connections();
+  for (int round = 0; round < 20; ++round, doze()) {
+    Waiter waiter(file);
+    if (round % 2 != 0) {
+      doze();  // it sleeps already, or not yet
+    }
+    pthread_cancel(waiter.thread);
+    demand(waiter.join() == PTHREAD_CANCELED, "it is cancelled in its sleep");
+  }
+  demand(fcntl(file, F_SETFL, O_NONBLOCK) == 0, "fcntl");
+  Waiter waiter(file);
+  (void)waiter.join();
+  demand(waiter.error == EAGAIN, "there is no event");
+  close(file);
+  return 0;
+}
+
+// It sleeps on, as in the kernel, whatever becomes of the number; and the next signal ends its
+// call, also one that comes with the close.
+int closed_waiter() {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};  // without SA_RESTART
+  sigaction(SIGUSR1, &action, nullptr);
+  for (int round = 0; round < 100; ++round) {
+    const int file = open_connections();
+    Waiter waiter(file);
+    waiter.await_sleep();
+    close(file);
+    const int next = round % 2 == 0 ? -1 : open_connections(round % 4 == 1 ? O_NONBLOCK : 0);
+    pthread_kill(waiter.thread, SIGUSR1);
+    (void)waiter.join();
+    demand(waiter.error == EINTR, "only a signal ends it");
+    close(next);
+  }
+  const int file = open_connections();
+  Waiter waiter(file);
+  waiter.await_sleep();
+  const int other = fcntl(file, F_DUPFD_CLOEXEC, 0);
+  close(file);
+  bring_event(other);
+  (void)waiter.join();
+  demand(waiter.error == 0 && waiter.event.uid == 7, "another number of the file serves it");
+  close(other);
+  return 0;
+}
+
+}  // namespace weft::conformance
