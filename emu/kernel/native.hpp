@@ -28,6 +28,8 @@ namespace weft::kernel::native {
   return static_cast<int>(std::min(kFirst, most > 2 * kRoom ? most - kRoom : most / 2));
 }
 
+[[nodiscard]] inline pid_t thread_id() { return static_cast<pid_t>(syscall(SYS_gettid)); }
+
 inline int open(const char* path, int flags) {
   return static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, flags));
 }

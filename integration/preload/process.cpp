@@ -31,6 +31,7 @@
 #include "emu/kernel/statistics.hpp"
 #include "integration/preload/complaints.hpp"
 #include "integration/preload/descriptors.hpp"
+#include "integration/preload/event_handler.hpp"
 #include "integration/preload/fault_guard.hpp"
 #include "integration/preload/fault_signals.hpp"
 #include "integration/preload/fd_table.hpp"
@@ -503,6 +504,9 @@ void closing(int fd) {
     return;
   }
   const srd::Uncancellable here;
+  if (const auto file = file_of(fd); file != nullptr && file->connections != nullptr) {
+    await_event_handler(*file->connections);
+  }
   Closed closed = take(fd);
   if (closed.of_channel != nullptr && !is_entered(*closed.of_channel)) {
     closed.of_channel->verbs->closed_channel(fd);

@@ -167,8 +167,10 @@ void CmFile::queue(const Contexts::Context& context, const roce::cm::Event& even
 
 int CmFile::get_event(Call& call) {
   if (events_.entries().empty()) {
+    event_handler_.store(0, std::memory_order_relaxed);
     return EAGAIN;
   }
+  event_handler_.store(native::thread_id(), std::memory_order_relaxed);
   CmEventQueue::Entry entry = events_.entries().front();
   events_.entries().pop_front();
   events_.signal();

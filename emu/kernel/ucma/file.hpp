@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -37,6 +38,10 @@ class CmFile {
   [[nodiscard]] ssize_t write(const void* buffer, std::size_t size);
   // Before that sleep.
   void expect_events() { host_.expect_events(); }
+  // The thread that has got the last event and has not asked for the next one yet, or 0.
+  [[nodiscard]] pid_t event_handler() const {
+    return event_handler_.load(std::memory_order_relaxed);
+  }
 
   // Called by Contexts, with all to itself.
   void queue(const Contexts::Context& context, const roce::cm::Event& event);
@@ -110,6 +115,7 @@ class CmFile {
   Contexts& contexts_;
   CmHost& host_;
   CmEventQueue events_;
+  std::atomic<pid_t> event_handler_{0};
 };
 
 }  // namespace weft::kernel

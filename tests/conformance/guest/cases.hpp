@@ -20,6 +20,7 @@ int first_use();               // by many threads at once
 // --- Threads that wait for events of rdma_cm (waiting.cpp)
 int cancelled_waiter();  // others are interrupted, or do not wait
 int closed_waiter();     // by another thread: its file
+int late_handler();      // of events: its file is closed before it is back
 
 // --- Libraries that come and go (loader.cpp)
 int first_calls_while_loading();   // of what is wrapped, in threads that a constructor waits for

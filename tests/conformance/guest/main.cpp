@@ -21,6 +21,7 @@ constexpr Case kCases[] = {
     {"cancelled_poller", cancelled_poller},
     {"cancelled_waiter", cancelled_waiter},
     {"closed_waiter", closed_waiter},
+    {"late_handler", late_handler},
     {"cancelled_questions", cancelled_questions},
     {"closed_while_written", closed_while_written},
     {"forks", forks},

@@ -160,4 +160,41 @@ int closed_waiter() {
   return 0;
 }
 
+// The thread that closes does not wait for the one that handles events.
+int late_handler() {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  sigaction(SIGUSR1, &action, nullptr);
+  for (int round = 0; round < 20; ++round) {
+    const int file = open_connections();
+    bring_event(file);
+    std::atomic<bool> handled = false;
+    std::atomic<int> error = -1;
+    std::thread handler([&] {
+      ucma::EventReply event{};
+      const auto get_event = [&] {
+        return ask(file, ucma::Command::get_event,
+                   ucma::GetEvent{reinterpret_cast<std::uint64_t>(&event)}, &event);
+      };
+      demand(get_event() > 0, "an event");
+      handled = true;
+      const auto begun = std::chrono::steady_clock::now();
+      while (std::chrono::steady_clock::now() - begun < std::chrono::milliseconds{1}) {
+      }
+      error = get_event() < 0 ? errno : 0;
+    });
+    while (!handled) {
+      std::this_thread::yield();
+    }
+    close(file);
+    while (error == -1) {
+      pthread_kill(handler.native_handle(), SIGUSR1);
+      doze();
+    }
+    handler.join();
+    demand(error == EINTR, "the file is open until its reader sleeps");
+  }
+  return 0;
+}
+
 }  // namespace weft::conformance

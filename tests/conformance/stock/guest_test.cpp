@@ -55,6 +55,15 @@ TEST(Ends, AFileIsClosedWhileAnotherThreadWaitsInIt) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
+// As rping does: nothing but time keeps its two threads in order.
+TEST(Ends, AFileIsClosedBeforeTheHandlerOfItsLastEventIsBack) {
+  WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
+  const Outcome outcome =
+      run_shell("timeout 60 " WEFT_PROGRAM " run -q --no-prefix --device rxe -- " WEFT_GUEST
+                " late_handler");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+}
+
 // The writer must find a device file or none, never the socket that stands in for it.
 TEST(Ends, AFileIsClosedWhileAnotherThreadWritesToIt) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
