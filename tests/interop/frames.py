@@ -23,6 +23,10 @@ NAKS = {0: GAP, 1: "invalid request", 2: "remote access error",
         3: "remote operational error", 4: "invalid RD request"}
 
 
+# Ethernet address of all routers of multicast (RFC 3810), to whom a kernel says what it listens to.
+MULTICAST_ROUTERS = bytes.fromhex("333300000016")
+
+
 class Capture:
     """The frames of a pcap file that another program is still writing."""
 
@@ -112,6 +116,7 @@ class Account:
 
     def __init__(self):
         self.frames = self.ipv6 = 0
+        self.reports = 0  # to the routers of multicast
         self.wrong_icrc = []
         self.opcodes = collections.Counter()
         self.naks = collections.Counter()  # by (source address, name)
@@ -125,6 +130,7 @@ class Account:
             self.add(frame)
 
     def add(self, frame):
+        self.reports += frame[:6] == MULTICAST_ROUTERS
         found = roce_of(frame)
         if found is None:
             return

@@ -3,7 +3,8 @@
 # with rdma_rxe, each side in either role, over a network that may lose and disorder.
 #
 # Three things decide whether a job is right: how both programs end, what they say, and what an
-# independent reader (frames.py) finds in a capture at the guest's port. The jobs are in cases.py.
+# independent reader (frames.py) finds in a capture at the guest's port. The jobs are in cases.py,
+# the rules in judge.py.
 """usage: interop.py WEFT PROGRAMS [--kernel K] [--loss P] [-k REGEX] [--list] [--keep FILE]
 
 PROGRAMS is the folder with weft_verbs_data and weft_verbs_peers (build/release/tests/conformance).
@@ -14,6 +15,7 @@ programs of rdmacm-utils, ibverbs-utils and perftest. Exit code 77 if something 
 import argparse
 import ipaddress
 import json
+import math
 import os
 import re
 import select
@@ -28,7 +30,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import frames  # pylint: disable=wrong-import-position
+import judge  # pylint: disable=wrong-import-position
 from cases import all_cases  # pylint: disable=wrong-import-position
+from judge import Failure, LastWordLost  # pylint: disable=wrong-import-position
 
 HERE = Path(__file__).resolve().parent
 
@@ -40,39 +44,7 @@ ATTEMPTS = 3
 # So that a guest without a core for a moment is not taken for dead; see Network.
 SHORTEST_TIMEOUT = 250  # milliseconds, of our device
 GRACE = 30  # seconds for one side when the other has ended
-# NAKs that any job may bring about: a receive comes late, a packet gets lost.
-ALWAYS_RIGHT = {frames.NOT_READY, frames.GAP}
 PROGRAMS = ["rping", "ucmatose", "udaddy", "ibv_rc_pingpong", "ib_send_bw"]
-
-
-# As programs say that a message was repeated in vain.
-GIVEN_UP = "transport retry counter exceeded"
-
-
-class Failure(Exception):
-    pass
-
-
-class LastWordLost(Failure):
-    """One side has all that it waited for, and has ended; the other one's last message is repeated
-    to nobody, as its acknowledgement was lost. Linux does so for ever where a program says
-    retry_cnt 7, also beside Linux; ours gives up. The frame was lost by the network, or at its port
-    because the guest was slow: weft counts both, and without such a count it is a failure."""
-
-    what = "the last acknowledgement was lost"
-
-
-class LastWordIgnored(LastWordLost):
-    """The same, but the capture shows that the acknowledgement has reached Linux, right in every
-    bit, before Linux began to send the message again and again."""
-
-    what = "Linux has taken no notice of the last acknowledgement"
-
-
-class MessageLost(LastWordLost):
-    """Both sides wait for a message that nobody sends again."""
-
-    what = "a message was lost"
 
 
 # Free when they were asked for. All are open at the same time, so no two are the same.
@@ -326,14 +298,6 @@ class Network:
                        capture_output=True)
 
 
-# One has not ended, or has given up, and the other one has what it wanted.
-def is_last_word_lost(code, server_code, said, server_said):
-    if code is None or server_code is None:
-        return 0 in (code, server_code)
-    return ((code == 0 != server_code and GIVEN_UP in server_said) or
-            (server_code == 0 != code and GIVEN_UP in said))
-
-
 class Suite:
     def __init__(self, options, folder, capture):
         # Two hosts of ours, and a port for the guest on the link of the second one.
@@ -360,7 +324,8 @@ class Suite:
             self.capture = frames.Capture(capture)
             self.account = frames.Account()
             self.job = frames.Account()  # of frames since the last job that was judged
-            self.lost = self.losses()
+            self.take_account()  # of the guest's beginning, which is no job's
+            self.again = []  # names of the jobs that were tried again, once for each time
         except BaseException:
             self.end()
             raise
@@ -381,17 +346,43 @@ class Suite:
         except KeyError as missing_one:
             raise Failure(f"{side.name} has no GID {missing_one}: {said}") from None
 
-    def run_until_heard(self, case, server, client):
+    def run_until_heard(self, name, case, server, client):
         for attempt in range(ATTEMPTS):
-            try:
-                self.run(case, server, client)
-                return self.look_at_frames(case, server)
-            except LastWordLost as lost:
-                if attempt + 1 == ATTEMPTS:
-                    raise
-                print(f"again           {case.name}: {lost.what}")
+            excuse = self.run(case, server, client)
+            if excuse is None:
+                return
+            if attempt + 1 == ATTEMPTS:
+                raise excuse
+            self.again.append(name)
+            print(f"again           {name}: {excuse.what}")
 
     def run(self, case, server, client):
+        """None, or the LastWordLost for which it may be tried again. Only what was lost during this
+        try excuses it, and what both sides have sent meanwhile has to be right in any case."""
+        before = self.drops()
+        ends, told = self.run_programs(case, server, client)
+        # First weft's count, then the capture: so each report to routers that is counted was read.
+        drops = self.drops()
+        account = self.take_account()
+        lost, excuse = drops.lost_since(before), None
+        try:
+            is_deaf = any(account.is_deaf(address) for address in self.addresses("Linux"))
+            judge.judge_ends(case, *ends, lost, is_deaf, told)
+        except LastWordLost as one:
+            excuse = one
+        wrong = [f"ICRC wrong in a frame: {frame}" for frame in account.wrong_icrc[:5]]
+        wrong += drops.wrong_since(before, account.reports)
+        wrong += judge.wrong_naks(account, case.naks, self.addresses(server.name),
+                                  self.addresses("Linux"), math.inf if self.lossy else lost)
+        if excuse is None:
+            seen = {name for _, name in account.naks}
+            wrong += [f"nobody answers '{name}'" for name in sorted(case.naks - seen)]
+        if wrong:
+            raise Failure("\n".join(wrong))
+        return excuse
+
+    def run_programs(self, case, server, client):
+        """((End of the client, End of the server or None), a text for whoever looks for why)"""
         self.turn += 1
         if server is self.guest:
             # A port of the guest is forwarded from this machine's loopback address.
@@ -406,30 +397,18 @@ class Suite:
         try:
             if serving is not None:
                 server.wait_until_it_listens(serving, port if case.by_tcp else None)
-            code, said = self.wait_for_client(client, client.start(words[1]), server, serving)
+            client_end = judge.End(
+                *self.wait_for_client(client, client.start(words[1]), server, serving))
         except Failure:
             if serving is not None and server is self.ours:  # the guest's end with the guest
                 server.kill(serving)
             raise
-        server_code, server_said = (0, "") if serving is None else server.wait(serving, GRACE)
-        told = f"--- client ({client.name}): {words[1]}\n{said}\n"
-        if serving is not None:
-            told += f"--- server ({server.name}): {words[0]}\n{server_said}\n"
-        if serving is not None:
-            lost = self.losses() > self.lost
-            if is_last_word_lost(code, server_code, said, server_said):
-                if lost:
-                    raise LastWordLost(told)
-                self.job.read(self.capture.new_frames())
-                if any(self.job.is_deaf(address) for address in self.linux_addresses()):
-                    raise LastWordIgnored(told)
-            if lost and case.unreliable and code is None and server_code is None:
-                raise MessageLost(told)
-        if code not in case.codes or (serving is not None and server_code != 0):
-            raise Failure(f"exit codes: client {code}, server {server_code}\n{told}")
-        if not re.search(case.says, said):
-            raise Failure(f"the client does not say '{case.says}'\n{told}")
-        return told
+        told = f"--- client ({client.name}): {words[1]}\n{client_end.said}\n"
+        if serving is None:
+            return (client_end, None), told
+        server_end = judge.End(*server.wait(serving, GRACE))
+        told += f"--- server ({server.name}): {words[0]}\n{server_end.said}\n"
+        return (client_end, server_end), told
 
     @staticmethod
     def wait_for_client(client, asking, server, serving):
@@ -441,24 +420,12 @@ class Suite:
                 break
         return client.wait(asking, 0)
 
-    def losses(self):
-        """Frames that have not reached the other side, of whatever reason, until now."""
-        status = json.loads(self.network.command("status", self.network.name, "--json"))
-        return (sum(port["lost_out"] for port in status["ports"]) +
-                sum(status["counters"]["dropped"].values()) +
-                sum((status["fabric"] or {}).get("dropped", {}).values()))
+    def drops(self):
+        return judge.Drops(json.loads(
+            self.network.command("status", self.network.name, "--json")))
 
-    def linux_addresses(self):
-        return self.ip["Linux"], self.ip6["Linux"], ip6_of(self.ip["Linux"], "fe80::")
-
-    def is_right(self, name, source):
-        """Of a NAK that the job does not ask for."""
-        if name == frames.FALSE_GAP:
-            return source in self.linux_addresses()
-        if name == frames.GAP and not self.lossy:  # then the guest must have been slow
-            before, self.lost = self.lost, self.losses()
-            return self.lost > before
-        return name in ALWAYS_RIGHT
+    def addresses(self, name):
+        return {self.ip[name], self.ip6[name], ip6_of(self.ip[name], "fe80::")}
 
     def forget_frames(self):
         """Of a job that has failed already: the next one is not to be blamed."""
@@ -469,21 +436,6 @@ class Suite:
         account, self.job = self.job, frames.Account()
         self.account.take_in(account)
         return account
-
-    def look_at_frames(self, case, server):
-        """What an independent reader says of what both sides have sent since the last job."""
-        account = self.take_account()
-        wrong = [f"ICRC wrong in a frame: {frame}" for frame in account.wrong_icrc[:5]]
-        # Addresses of the server: a refusal is the server's to give.
-        theirs = {self.ip[server.name], self.ip6[server.name],
-                  ip6_of(self.ip[server.name], "fe80::")}
-        for (source, name), count in account.naks.items():
-            if not self.is_right(name, source) and not (name in case.naks and source in theirs):
-                wrong.append(f"{source} answers '{name}' {count} times")
-        seen = {name for _, name in account.naks}
-        wrong += [f"nobody answers '{name}'" for name in sorted(case.naks - seen)]
-        if wrong:
-            raise Failure("\n".join(wrong))
 
     def end(self):
         if self.guest is not None:
@@ -527,32 +479,43 @@ def parse(text=__doc__):
     return options
 
 
+def run_case(suite, case, server, client):
+    """Whether it went well."""
+    name = f"{case.name}, {client.name} to {server.name}"
+    start = time.monotonic()
+    try:
+        suite.run_until_heard(name, case, server, client)
+        print(f"ok      {time.monotonic() - start:6.1f} s  {name}", flush=True)
+        return True
+    except Failure as failure:
+        suite.forget_frames()
+        print(f"FAILED  {time.monotonic() - start:6.1f} s  {name}\n{failure}", flush=True)
+        return False
+
+
 def run_suite(options, chosen, folder):
-    passed, failed = 0, 0
+    """(passed, failed, how many more tries there were)"""
+    well = []
     capture = folder / "interop.pcap"
     suite = Suite(options, folder, capture)
     try:
         for case in chosen:
             for server, client in ((suite.ours, suite.guest), (suite.guest, suite.ours)):
-                name = f"{case.name}, {client.name} to {server.name}"
-                start = time.monotonic()
-                try:
-                    suite.run_until_heard(case, server, client)
-                    passed += 1
-                    print(f"ok      {time.monotonic() - start:6.1f} s  {name}", flush=True)
-                except Failure as failure:
-                    failed += 1
-                    suite.forget_frames()
-                    print(f"FAILED  {time.monotonic() - start:6.1f} s  {name}\n{failure}",
-                          flush=True)
-                    if suite.guest.has_ended():
-                        return passed, failed + 1
+                if suite.guest.has_ended():
+                    break
+                well.append(run_case(suite, case, server, client))
+        if suite.guest.has_ended():
+            print("FAILED  the guest has ended")
+            well.append(False)
     finally:
         suite.end()
         if options.keep and capture.exists():
             shutil.copy(capture, options.keep)
     print(suite.account)
-    return passed, failed
+    for wrong in judge.too_many_again(suite.again, suite.lossy):
+        print(f"FAILED  {wrong}")
+        well.append(False)
+    return well.count(True), well.count(False), len(suite.again)
 
 
 def main():
@@ -570,8 +533,8 @@ def main():
         print(f"no case is called like '{options.wanted}'")
         return 2
     with tempfile.TemporaryDirectory(prefix="weft-interop-") as folder:
-        passed, failed = run_suite(options, chosen, Path(folder))
-    print(f"{passed} passed, {failed} failed, 0 skipped")
+        passed, failed, again = run_suite(options, chosen, Path(folder))
+    print(f"{passed} passed, {failed} failed, 0 skipped, {again} tried again")
     return 1 if failed else 0
 
 

@@ -27,6 +27,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import frames  # pylint: disable=wrong-import-position
 import interop  # pylint: disable=wrong-import-position
+import judge  # pylint: disable=wrong-import-position
 
 FABRIC = interop.HERE.parent / "conformance" / "fabrics" / "four_leaves.yaml"
 GUEST, TAP, TAP_DEVICE = "10.77.3.101", "10.77.4.101", "weft-cable"
@@ -216,7 +217,7 @@ def play(options, folder):
     if account.wrong_icrc:
         wrong.append(f"ICRC wrong in a frame: {account.wrong_icrc[0]}")
     wrong += [f"{source} answers '{name}'" for source, name in account.naks
-              if name not in interop.ALWAYS_RIGHT]
+              if name not in judge.ALWAYS_RIGHT]
     if options.keep:
         shutil.copy(capture, options.keep)
     return wrong

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+# Owns the proof that judge.py excuses what was lost on the way, and nothing else.
+import unittest
+
+import frames
+import judge
+from cases import Case
+from judge import Drops, End
+
+OURS, LINUX = "10.77.1.1", "10.77.2.101"
+CASE = Case("case", "server", "client", says="all right")
+UNRELIABLE = Case("case", "server", "client", unreliable=True)
+REFUSES = Case("reject", "", "client", codes=range(1, 256))
+WELL, HANGS = End(0, "all right"), End(None, "")
+FAILS, GIVES_UP = End(1, "no memory"), End(1, f"12: {judge.GIVEN_UP}")
+
+
+def drops(lost_out=0, dropped_in=0, unproved_in=0, **dropped):
+    """As weft counts them after frames were lost for these reasons."""
+    port = {"lost_out": lost_out, "dropped_in": dropped_in, "unproved_in": unproved_in,
+            "dropped": sum(dropped.values())}
+    return Drops({"ports": [port], "counters": {"dropped": dropped}})
+
+
+class DropsTest(unittest.TestCase):
+    def test_what_the_network_loses_is_lost(self):
+        for reason in sorted(judge.LOST) + ["lost_out"]:
+            before, after = drops(**{reason: 3}), drops(**{reason: 5})
+            self.assertEqual(after.lost_since(before), 2, reason)
+            self.assertEqual(after.wrong_since(before, 0), [], reason)
+
+    def test_what_comes_to_an_ended_program_is_neither_lost_nor_wrong(self):
+        before, after = drops(no_process=1, loss=7), drops(no_process=9, loss=7)
+        self.assertEqual(after.lost_since(before), 0)
+        self.assertEqual(after.wrong_since(before, 0), [])
+
+    def test_what_nobody_should_have_sent_is_wrong_and_excuses_nothing(self):
+        # One that weft does not have yet is wrong until somebody says what it means.
+        for reason in ("malformed", "wrong_source", "no_nic", "corrupted", "oversize", "no_route",
+                       "dropped_in", "unproved_in", "to_be_invented"):
+            before, after = drops(), drops(**{reason: 2})
+            self.assertEqual(after.lost_since(before), 0, reason)
+            self.assertEqual(after.wrong_since(before, 0),
+                             [f"weft has dropped 2 frames: {reason}"])
+
+    def test_what_came_before_is_not_counted(self):
+        before = drops(wrong_source=4, no_nic=5, loss=6, lost_out=7)
+        self.assertEqual(before.lost_since(before), 0)
+        self.assertEqual(before.wrong_since(before, 0), [])
+
+    def test_a_kernel_may_report_to_routers_that_are_not_there(self):
+        before, after = drops(no_nic=5), drops(no_nic=7)
+        self.assertEqual(after.wrong_since(before, 2), [])
+        self.assertEqual(after.wrong_since(before, 3), [])
+        self.assertEqual(after.wrong_since(before, 1), ["weft has dropped 1 frames: no_nic"])
+        self.assertEqual(drops(oversize=1).wrong_since(drops(), 9),
+                         ["weft has dropped 1 frames: oversize"])
+
+    def test_the_ports_of_a_network_are_added_up(self):
+        port = {"lost_out": 2, "dropped_in": 1, "unproved_in": 0}
+        after = Drops({"ports": [port, port], "counters": {"dropped": {}}})
+        self.assertEqual(after.lost_since(drops()), 4)
+        self.assertEqual(after.wrong_since(drops(), 0), ["weft has dropped 2 frames: dropped_in"])
+
+
+class EndsTest(unittest.TestCase):
+    def verdict(self, client, server, lost=0, case=CASE, is_deaf=False):
+        """The kind of failure; None if there is none."""
+        try:
+            judge.judge_ends(case, client, server, lost, is_deaf, "what was said")
+        except judge.Failure as failure:
+            self.assertIn("what was said", str(failure))
+            return type(failure)
+        return None
+
+    def test_both_have_to_end_well(self):
+        self.assertIsNone(self.verdict(WELL, WELL))
+        self.assertIsNone(self.verdict(WELL, WELL, lost=1))
+        for client, server in ((FAILS, WELL), (WELL, FAILS), (FAILS, FAILS), (HANGS, FAILS),
+                               (End(0, "nothing of it"), WELL)):
+            for lost in (0, 1):
+                self.assertIs(self.verdict(client, server, lost), judge.Failure)
+
+    def test_a_last_word_is_excused_by_a_lost_frame_only(self):
+        for client, server in ((WELL, HANGS), (HANGS, WELL), (WELL, GIVES_UP), (GIVES_UP, WELL)):
+            self.assertIs(self.verdict(client, server, lost=0), judge.Failure)
+            self.assertIs(self.verdict(client, server, lost=1), judge.LastWordLost)
+
+    def test_both_may_wait_only_if_nobody_sends_again_and_a_frame_was_lost(self):
+        self.assertIs(self.verdict(HANGS, HANGS, lost=1), judge.Failure)
+        self.assertIs(self.verdict(HANGS, HANGS, lost=0, case=UNRELIABLE), judge.Failure)
+        self.assertIs(self.verdict(HANGS, HANGS, lost=1, case=UNRELIABLE), judge.MessageLost)
+
+    def test_a_client_without_a_server_is_never_excused(self):
+        self.assertIsNone(self.verdict(FAILS, None, case=REFUSES))
+        for end in (WELL, HANGS):
+            self.assertIs(self.verdict(end, None, lost=1, case=REFUSES), judge.Failure)
+
+
+class NaksTest(unittest.TestCase):
+    def wrong(self, naks, gaps=0, asked_for=()):
+        account = frames.Account()
+        account.naks.update(naks)
+        return judge.wrong_naks(account, set(asked_for), {OURS}, {LINUX}, gaps)
+
+    def test_each_gap_needs_a_lost_frame(self):
+        gaps = {(OURS, frames.GAP): 2, (LINUX, frames.GAP): 1}
+        self.assertEqual(self.wrong(gaps, 3), [])
+        self.assertEqual(self.wrong(gaps, 2),
+                         ["3 answers 'PSN sequence error', but 2 frames were lost"])
+        self.assertEqual(len(self.wrong({(LINUX, frames.GAP): 1}, 0)), 1)
+
+    def test_only_linux_reports_a_gap_behind_not_ready(self):
+        self.assertEqual(self.wrong({(LINUX, frames.FALSE_GAP): 9}), [])
+        self.assertEqual(len(self.wrong({(OURS, frames.FALSE_GAP): 1}, 9)), 1)
+
+    def test_a_refusal_is_the_servers_to_give_where_it_is_asked_for(self):
+        refusal = "invalid request"
+        self.assertEqual(self.wrong({(OURS, refusal): 1}, asked_for=[refusal]), [])
+        self.assertEqual(self.wrong({(LINUX, refusal): 1}, asked_for=[refusal]),
+                         [f"{LINUX} answers 'invalid request' 1 times"])
+        self.assertEqual(len(self.wrong({(OURS, refusal): 1})), 1)
+        self.assertEqual(self.wrong({(OURS, frames.NOT_READY): 5}), [])
+
+
+class AgainTest(unittest.TestCase):
+    def test_without_a_lossy_network_two_jobs_may_be_tried_again(self):
+        self.assertEqual(judge.too_many_again(["a", "b", "a", "b"], False), [])
+        self.assertEqual(judge.too_many_again(["a", "b", "c"], False),
+                         ["3 jobs were run again without a lossy network: a; b; c"])
+        self.assertEqual(judge.too_many_again(["a", "b", "c"], True), [])
+
+
+class ReportsTest(unittest.TestCase):
+    def test_reports_to_routers_are_counted(self):
+        report = frames.MULTICAST_ROUTERS + bytes.fromhex("02000a4d026586dd") + bytes(76)
+        other = bytes.fromhex("33330000000202000a4d026586dd") + bytes(76)
+        self.assertEqual(frames.account_of([report, other, report]).reports, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
