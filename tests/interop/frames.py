@@ -9,16 +9,20 @@ import socket
 import struct
 import zlib
 
+from answers import Answers
+
 ROCE_PORT = 4791
 # Opcodes of RC, in the lower five bits. With 0x0D, 0x0F and 0x10, the first, last and only packet
 # of a READ's response, these are the packets that carry an AETH.
 ACKNOWLEDGE, ATOMIC_ACKNOWLEDGE = 0x11, 0x12
+WITH_AETH = (ACKNOWLEDGE, 0x0D, 0x0F, 0x10, ATOMIC_ACKNOWLEDGE)
+# Headers of UDP and BTH, an AETH, and the ICRC.
+ACKNOWLEDGE_SIZE = 8 + 12 + 4 + 4
+DEFAULT_P_KEY = b"\xff\xff"
 NOT_READY, GAP = "receiver not ready", "PSN sequence error"
 # After an RNR NAK nothing is to be said until that packet comes again; Linux reports the packets
 # behind it as a gap.
 FALSE_GAP = "PSN sequence error behind receiver not ready"
-# An answer may cross the packet that is sent again for want of it, hardly several times in a row.
-DEAF_TIMES = 4
 NAKS = {0: GAP, 1: "invalid request", 2: "remote access error",
         3: "remote operational error", 4: "invalid RD request"}
 
@@ -111,6 +115,67 @@ def icrc_of(ip, udp):
     return zlib.crc32(b"\xff" * 8 + bytes(masked)).to_bytes(4, "little")
 
 
+def sum_of_words(data):
+    """The checksum of the Internet (RFC 1071), 0xffff where the checksum in the data is right."""
+    total = sum(struct.unpack(f"!{(len(data) + 1) // 2}H", data + b"\0" * (len(data) % 2)))
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total
+
+
+# Where a frame comes from and goes to, by Ethernet and by IP.
+Ends = collections.namedtuple("Ends", "source_mac to_mac source to")
+
+
+class Packet:
+    """Of RoCEv2, `udp` is where its UDP header begins in the IP packet."""
+
+    def __init__(self, frame, ip, udp):
+        self.ip, self.udp = ip, udp
+        self.ends = Ends(frame[6:12], frame[:6], source_of(ip, udp), destination_of(ip, udp))
+        bth = self.bth = udp + 8
+        self.opcode = ip[bth]
+        self.queue_pair = ip[bth + 5:bth + 8]  # the receiver's
+        self.wants_answer = bool(ip[bth + 8] & 0x80)
+        self.psn = int.from_bytes(ip[bth + 9:bth + 12], "big")
+        self.syndrome = self.msn = None
+        if self.opcode & 0x1F in WITH_AETH:
+            self.syndrome = ip[bth + 12]
+            self.msn = int.from_bytes(ip[bth + 13:bth + 16], "big")
+
+    def ends_of_requests(self):
+        """Of those that this one answers."""
+        ends = self.ends
+        return Ends(ends.to_mac, ends.source_mac, ends.to, ends.source)
+
+    def is_acknowledgement(self):
+        # The upper three bits of a syndrome: 0 ACK, 1 RNR NAK, 3 NAK with a code below.
+        return self.opcode & 0x1F == ACKNOWLEDGE and self.syndrome >> 5 == 0
+
+    def has_right_icrc(self):
+        return icrc_of(self.ip, self.udp) == self.ip[-4:]
+
+    def has_right_checksums(self):
+        """The header's, and UDP's if it is there."""
+        ip, udp = self.ip, self.udp
+        if udp == 20 and sum_of_words(ip[:20]) != 0xFFFF:
+            return False
+        if ip[udp + 6:udp + 8] == b"\0\0":
+            return True
+        addresses = ip[12:20] if udp == 20 else ip[8:40]
+        pseudo = addresses + struct.pack("!HH", 17, len(ip) - udp)
+        return sum_of_words(pseudo + ip[udp:]) == 0xFFFF
+
+    def is_right_in_every_bit(self):
+        """Of an acknowledgement: that nothing in it gives its receiver a reason to drop it."""
+        ip, udp, bth = self.ip, self.udp, self.bth
+        return (self.has_right_icrc() and self.has_right_checksums() and
+                not (udp == 20 and (ip[6] & 0x3F or ip[7])) and  # no fragment
+                len(ip) - udp == ACKNOWLEDGE_SIZE == int.from_bytes(ip[udp + 4:udp + 6], "big") and
+                ip[bth + 1] & 0x3F == 0 and  # bytes of padding, version of the transport
+                ip[bth + 2:bth + 4] == DEFAULT_P_KEY)
+
+
 class Account:
     """What a capture says."""
 
@@ -121,9 +186,7 @@ class Account:
         self.opcodes = collections.Counter()
         self.naks = collections.Counter()  # by (source address, name)
         self.not_ready = {}  # PSN of the last RNR NAK by (source address, queue pair)
-        self.acknowledged = set()  # (who is told, PSN)
-        # (source address, PSN): how often it was sent after its acknowledgement had been here.
-        self.sent_in_vain = collections.Counter()
+        self.answers = Answers()
 
     def read(self, frames):
         for frame in frames:
@@ -134,38 +197,30 @@ class Account:
         found = roce_of(frame)
         if found is None:
             return
-        ip, udp = found
+        packet = Packet(frame, *found)
         self.frames += 1
-        self.ipv6 += udp == 40
-        if icrc_of(ip, udp) != ip[-4:]:
+        self.ipv6 += packet.udp == 40
+        if not packet.has_right_icrc():
             self.wrong_icrc.append(frame.hex())
-        bth = udp + 8
-        opcode = ip[bth]
-        self.opcodes[opcode] += 1
-        source, to, psn = source_of(ip, udp), destination_of(ip, udp), ip[bth + 9:bth + 12]
-        if ip[bth + 8] & 0x80 and (source, psn) in self.acknowledged:  # it asks for an answer
-            self.sent_in_vain[source, psn] += 1
-        if opcode & 0x1F in (ACKNOWLEDGE, 0x0D, 0x0F, 0x10, ATOMIC_ACKNOWLEDGE):
-            syndrome = ip[bth + 12]
-            self.add_answer(source, ip[bth + 5:bth + 8], psn, syndrome)
-            if opcode & 0x1F == ACKNOWLEDGE and syndrome >> 5 == 0:
-                self.acknowledged.add((to, psn))
+        self.opcodes[packet.opcode] += 1
+        if packet.syndrome is not None:
+            self.add_nak(packet)
+        self.answers.add(packet)
 
-    def add_answer(self, source, queue_pair, psn, syndrome):
-        # The upper three bits: 0 ACK, 1 RNR NAK, 3 NAK with a code below.
-        if syndrome >> 5 == 1:
+    def add_nak(self, packet):
+        source, code = packet.ends.source, packet.syndrome & 31
+        if packet.syndrome >> 5 == 1:
             self.naks[source, NOT_READY] += 1
-            self.not_ready[source, queue_pair] = psn
-        elif syndrome >> 5 == 3:
-            name = NAKS.get(syndrome & 31, f"code {syndrome & 31}")
-            if name == GAP and self.not_ready.get((source, queue_pair)) == psn:
+            self.not_ready[source, packet.queue_pair] = packet.psn
+        elif packet.syndrome >> 5 == 3:
+            name = NAKS.get(code, f"code {code}")
+            if name == GAP and self.not_ready.get((source, packet.queue_pair)) == packet.psn:
                 name = FALSE_GAP
             self.naks[source, name] += 1
 
-    def is_deaf(self, source):
-        """Whether it has sent again and again what it had the answer to."""
-        return any(one == source and times >= DEAF_TIMES
-                   for (one, _), times in self.sent_in_vain.items())
+    def forget_answers(self):
+        """What one job's packets were answered says nothing of the next one's."""
+        self.answers = Answers()
 
     def __str__(self):
         naks = ", ".join(f"{source} {name}: {count}"
@@ -173,7 +228,7 @@ class Account:
         return (f"{self.frames} RoCE frames ({self.ipv6} by IPv6), {len(self.opcodes)} opcodes, "
                 f"{len(self.wrong_icrc)} with a wrong ICRC; NAKs: {naks or 'none'}")
 
-    # What one job's packets were answered says nothing of the next one's.
+    # Without the answers, which are of a single job.
     def take_in(self, other):
         self.frames += other.frames
         self.ipv6 += other.ipv6

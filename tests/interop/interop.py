@@ -360,13 +360,15 @@ class Suite:
         """None, or the LastWordLost for which it may be tried again. Only what was lost during this
         try excuses it, and what both sides have sent meanwhile has to be right in any case."""
         before = self.drops()
+        self.read_capture()
+        self.job.forget_answers()
         ends, told = self.run_programs(case, server, client)
         # First weft's count, then the capture: so each report to routers that is counted was read.
         drops = self.drops()
         account = self.take_account()
         lost, excuse = drops.lost_since(before), None
         try:
-            is_deaf = any(account.is_deaf(address) for address in self.addresses("Linux"))
+            is_deaf = account.answers.is_deaf(self.addresses("Linux"))
             judge.judge_ends(case, *ends, lost, is_deaf, told)
         except LastWordLost as one:
             excuse = one
@@ -398,6 +400,7 @@ class Suite:
             if serving is not None:
                 server.wait_until_it_listens(serving, port if case.by_tcp else None)
             client_end = judge.End(
+                client.name,
                 *self.wait_for_client(client, client.start(words[1]), server, serving))
         except Failure:
             if serving is not None and server is self.ours:  # the guest's end with the guest
@@ -406,7 +409,7 @@ class Suite:
         told = f"--- client ({client.name}): {words[1]}\n{client_end.said}\n"
         if serving is None:
             return (client_end, None), told
-        server_end = judge.End(*server.wait(serving, GRACE))
+        server_end = judge.End(server.name, *server.wait(serving, GRACE))
         told += f"--- server ({server.name}): {words[0]}\n{server_end.said}\n"
         return (client_end, server_end), told
 
@@ -431,8 +434,11 @@ class Suite:
         """Of a job that has failed already: the next one is not to be blamed."""
         self.take_account()
 
-    def take_account(self):
+    def read_capture(self):
         self.job.read(self.capture.new_frames())
+
+    def take_account(self):
+        self.read_capture()
         account, self.job = self.job, frames.Account()
         self.account.take_in(account)
         return account

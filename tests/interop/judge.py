@@ -38,8 +38,8 @@ class LastWordLost(Failure):
 
 
 class LastWordIgnored(LastWordLost):
-    """The same, but the capture shows that the acknowledgement has reached Linux, right in every
-    bit, before Linux began to send the message again and again."""
+    """It is Linux that does not end, and the capture shows that it had the acknowledgement of the
+    last that it has sent, right in every bit, before it began to send that again and again."""
 
     what = "Linux has taken no notice of the last acknowledgement"
 
@@ -78,8 +78,9 @@ class Drops:
                 if count > 0 and reason not in LOST | LATE]
 
 
-# How a program has ended: its exit code, None if it had to be ended, and what it has said.
-End = collections.namedtuple("End", "code said")
+# How a program has ended: whose it is ("ours" or "Linux"), its exit code, None if it had to be
+# ended, and what it has said.
+End = collections.namedtuple("End", "side code said")
 
 
 # One has not ended, or has given up, and the other one has what it wanted.
@@ -90,14 +91,20 @@ def is_last_word_lost(client, server):
             (server.code == 0 != client.code and GIVEN_UP in client.said))
 
 
+# Only then can it be Linux that has not listened.
+def is_linux_left_alone(client, server):
+    return {end.side: end.code for end in (client, server)} == {"ours": 0, "Linux": None}
+
+
 def judge_ends(case, client, server, lost, is_deaf, told):
     """Raises a Failure that tells `told`; a LastWordLost if the job may be tried again. `server` is
-    None for a job without one; `lost`: how many frames the network has lost meanwhile."""
+    None for a job without one; `lost`: how many frames the network has lost meanwhile; `is_deaf`:
+    whether the capture says that Linux has not listened (answers.py)."""
     if server is not None:
         if is_last_word_lost(client, server):
             if lost > 0:
                 raise LastWordLost(told)
-            if is_deaf:
+            if is_deaf and is_linux_left_alone(client, server):
                 raise LastWordIgnored(told)
         if lost > 0 and case.unreliable and client.code is None and server.code is None:
             raise MessageLost(told)

@@ -11,8 +11,8 @@ OURS, LINUX = "10.77.1.1", "10.77.2.101"
 CASE = Case("case", "server", "client", says="all right")
 UNRELIABLE = Case("case", "server", "client", unreliable=True)
 REFUSES = Case("reject", "", "client", codes=range(1, 256))
-WELL, HANGS = End(0, "all right"), End(None, "")
-FAILS, GIVES_UP = End(1, "no memory"), End(1, f"12: {judge.GIVEN_UP}")
+WELL, HANGS = (0, "all right"), (None, "")
+FAILS, GIVES_UP = (1, "no memory"), (1, f"12: {judge.GIVEN_UP}")
 
 
 def drops(lost_out=0, dropped_in=0, unproved_in=0, **dropped):
@@ -64,10 +64,12 @@ class DropsTest(unittest.TestCase):
 
 
 class EndsTest(unittest.TestCase):
-    def verdict(self, client, server, lost=0, case=CASE, is_deaf=False):
+    def verdict(self, client, server, lost=0, case=CASE, is_deaf=False, asker="ours"):
         """The kind of failure; None if there is none."""
+        answerer = {"ours": "Linux", "Linux": "ours"}[asker]
         try:
-            judge.judge_ends(case, client, server, lost, is_deaf, "what was said")
+            judge.judge_ends(case, End(asker, *client), server and End(answerer, *server), lost,
+                             is_deaf, "what was said")
         except judge.Failure as failure:
             self.assertIn("what was said", str(failure))
             return type(failure)
@@ -77,7 +79,7 @@ class EndsTest(unittest.TestCase):
         self.assertIsNone(self.verdict(WELL, WELL))
         self.assertIsNone(self.verdict(WELL, WELL, lost=1))
         for client, server in ((FAILS, WELL), (WELL, FAILS), (FAILS, FAILS), (HANGS, FAILS),
-                               (End(0, "nothing of it"), WELL)):
+                               ((0, "nothing of it"), WELL)):
             for lost in (0, 1):
                 self.assertIs(self.verdict(client, server, lost), judge.Failure)
 
@@ -90,6 +92,15 @@ class EndsTest(unittest.TestCase):
         self.assertIs(self.verdict(HANGS, HANGS, lost=1), judge.Failure)
         self.assertIs(self.verdict(HANGS, HANGS, lost=0, case=UNRELIABLE), judge.Failure)
         self.assertIs(self.verdict(HANGS, HANGS, lost=1, case=UNRELIABLE), judge.MessageLost)
+
+    def test_linux_is_deaf_only_if_it_is_the_one_that_does_not_end(self):
+        deaf = {"is_deaf": True}
+        self.assertIs(self.verdict(HANGS, WELL, asker="Linux", **deaf), judge.LastWordIgnored)
+        self.assertIs(self.verdict(WELL, HANGS, asker="ours", **deaf), judge.LastWordIgnored)
+        for client, server, asker in ((HANGS, WELL, "ours"), (WELL, HANGS, "Linux"),
+                                      (HANGS, HANGS, "Linux"), (HANGS, FAILS, "Linux"),
+                                      (GIVES_UP, WELL, "Linux"), (FAILS, WELL, "Linux")):
+            self.assertIs(self.verdict(client, server, asker=asker, **deaf), judge.Failure)
 
     def test_a_client_without_a_server_is_never_excused(self):
         self.assertIsNone(self.verdict(FAILS, None, case=REFUSES))
