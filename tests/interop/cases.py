@@ -14,13 +14,14 @@ class Case:
     it; `{ip}` and `{ip6}` are its addresses on the fabric; `{dev}` is each side's own, and so are
     `{gid}`, `{gid0}` and `{gid6}`: the indices of the GIDs of IPv4, link-local, and IPv6. `naks`
     are the refusals that the server has to give. `unreliable`: nobody sends its messages again, so
-    one that is lost may leave both sides waiting."""
+    one that is lost may leave both sides waiting. `if_lost`: what either side may say only if a
+    frame was lost or overtaken by another one."""
 
     def __init__(self, name, server, client, says="", by_tcp=True, codes=(0,), naks=frozenset(),
-                 unreliable=False):
+                 unreliable=False, if_lost=None):
         self.name, self.server, self.client = name, server, client
         self.says, self.by_tcp, self.codes, self.naks = says, by_tcp, codes, set(naks)
-        self.unreliable = unreliable
+        self.unreliable, self.if_lost = unreliable, if_lost
 
 
 # Beside the plain name of a job, the kind of address that it uses.
@@ -103,7 +104,8 @@ def connections(lossy):
                       "rping -c -a {ip6} -V -C 30 -S 4096", by_tcp=False))
     for name, address in (("", "{ip}"), (".ipv6", "{ip6}")):
         words = f"/usr/bin/python3 -I -S {HERE}/connections.py {address} {{port}}"
-        found.append(Case("connections" + name, words, words + " ask", by_tcp=False))
+        found.append(Case("connections" + name, words, words + " ask", by_tcp=False,
+                          if_lost="disconnected without having been established"))
     found.append(Case("ucmatose", "ucmatose -b {ip} -C 20 -c 3", "ucmatose -s {ip} -C 20 -c 3",
                       by_tcp=False))
     # What finds the other side is sent again, its messages are not: with loss as few as can be.

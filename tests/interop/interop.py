@@ -373,6 +373,7 @@ class Suite:
         except LastWordLost as one:
             excuse = one
         wrong = [f"ICRC wrong in a frame: {frame}" for frame in account.wrong_icrc[:5]]
+        wrong += judge.wrong_words(case, ends, lost, self.lossy)
         wrong += drops.wrong_since(before, account.reports)
         wrong += judge.wrong_naks(account, case.naks, self.addresses(server.name),
                                   self.addresses("Linux"), math.inf if self.lossy else lost)

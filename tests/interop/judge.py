@@ -115,6 +115,14 @@ def judge_ends(case, client, server, lost, is_deaf, told):
         raise Failure(f"the client does not say '{case.says}'\n{told}")
 
 
+def wrong_words(case, ends, lost, lossy):
+    """[what is wrong] in what both sides say. Without a lossy network frames stay in order."""
+    if case.if_lost is None or lost > 0 or lossy:
+        return []
+    return [f"{end.side} says '{case.if_lost}', but no frame was lost"
+            for end in ends if end is not None and case.if_lost in end.said]
+
+
 def wrong_naks(account, asked_for, server, linux, gaps):
     """[what is wrong]. `asked_for`: names of refusals that the server has to give; `server` and
     `linux`: addresses of these; `gaps`: how many "PSN sequence errors" there may be."""

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # Owns the proof that judge.py excuses what was lost on the way, and nothing else.
 import unittest
+from pathlib import Path
 
 import frames
 import judge
-from cases import Case
+from cases import Case, all_cases
 from judge import Drops, End
 
 OURS, LINUX = "10.77.1.1", "10.77.2.101"
@@ -106,6 +107,32 @@ class EndsTest(unittest.TestCase):
         self.assertIsNone(self.verdict(FAILS, None, case=REFUSES))
         for end in (WELL, HANGS):
             self.assertIs(self.verdict(end, None, lost=1, case=REFUSES), judge.Failure)
+
+
+class WordsTest(unittest.TestCase):
+    WORD = "disconnected without having been established"
+    CASE = Case("case", "server", "client", if_lost=WORD)
+
+    def wrong(self, client, server, case=CASE, lost=0, lossy=False):
+        return judge.wrong_words(case, (End("ours", 0, client), server), lost, lossy)
+
+    def test_what_is_said_of_a_lost_frame_needs_one(self):
+        said, nothing = End("Linux", 0, f"fine\n{self.WORD}\nfine\n"), End("Linux", 0, "fine")
+        self.assertEqual(self.wrong("fine", said),
+                         [f"Linux says '{self.WORD}', but no frame was lost"])
+        self.assertEqual(len(self.wrong(self.WORD, nothing)), 1)
+        self.assertEqual(self.wrong("fine", nothing), [])
+        self.assertEqual(self.wrong("fine", None), [])
+        self.assertEqual(self.wrong("fine", said, lost=1), [])
+        self.assertEqual(self.wrong("fine", said, lossy=True), [])
+        self.assertEqual(self.wrong("fine", said, case=CASE), [])
+
+    def test_the_jobs_wait_for_what_the_program_says(self):
+        program = Path(__file__).with_name("connections.py").read_text(encoding="utf-8")
+        cases = [case for case in all_cases("", False) if case.name.startswith("connections")]
+        self.assertEqual(len(cases), 2)
+        for case in cases:
+            self.assertIn(f'NEVER_ESTABLISHED = "{case.if_lost}"\n', program)
 
 
 class NaksTest(unittest.TestCase):
