@@ -6,8 +6,9 @@
 usage: tests/bench/nccl_numbers.py [--build build/release] [--rounds 5] [--write FILE] [WHAT ...]
 
 Every row is a ratio of two that took turns, so that a machine which changes its speed changes both;
-times are medians over the rounds. WHAT: beginnings of rows. --write puts the table between its
-marks in FILE (docs/collectives.md). Needs the targets weft, weftd, weft_nccl and weft-nccl-perf."""
+times are medians over the rounds. WHAT: beginnings of rows. --write puts the table of all rows
+between its marks in FILE (docs/collectives.md), unless one has failed. Needs the targets weft,
+weftd, weft_nccl and weft-nccl-perf."""
 import argparse
 import json
 import os
@@ -163,7 +164,8 @@ def machine():
     return f"{os.cpu_count()} cores ({model}), load {os.getloadavg()[0]:.1f} at the start"
 
 
-def main():
+def parsed():
+    """The options, after everything that would make an hour of measuring worthless."""
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build/release")
@@ -171,6 +173,30 @@ def main():
     parser.add_argument("--write", metavar="FILE")
     parser.add_argument("what", nargs="*")
     options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error("--rounds: at least 1")
+    if options.write and options.what:
+        parser.error("--write puts down all rows, measured at one time: leave out "
+                     + " ".join(options.what))
+    for each in options.what:
+        if not each or not any(name.startswith(each) for name in cases(None)):
+            parser.error(f"no row begins with '{each}'; there are: " + "; ".join(cases(None)))
+    if not os.access(os.path.join(options.build, "emu/cli/weft"), os.X_OK):
+        parser.error(f"there is no emu/cli/weft in {options.build}: build it, or name another "
+                     "folder with --build")
+    if options.write:
+        try:
+            text = Path(options.write).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            parser.error(f"--write: {error}")
+        if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+            parser.error(f"--write: {options.write} has not each of the marks once, in this order: "
+                         f"{BEGIN} {END}")
+    return options
+
+
+def main():
+    options = parsed()
     state, failed = machine(), 0
     table = ["| what | ours | so many times as fast as | asked |", "|---|---|---|---|"]
     print(state, flush=True)
@@ -188,7 +214,9 @@ def main():
             said = ", ".join(f"{peer}: {ratio:.2f}" for peer, ratio in ratios.items())
             table.append(f"| {name} | {ours} | {said} | {asked} |")
             print(table[-1], flush=True)
-    if options.write and not failed:
+    if options.write and failed:
+        print(f"{options.write} is left as it was: {failed} rows have failed", file=sys.stderr)
+    elif options.write:
         path = Path(options.write)
         before, rest = path.read_text(encoding="utf-8").split(BEGIN)
         path.write_text(before + BEGIN + f"\n{state}; medians of {options.rounds} rounds.\n\n"
