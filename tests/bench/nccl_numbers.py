@@ -12,12 +12,14 @@ weftd, weft_nccl and weft-nccl-perf."""
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+LONGEST_RUN_S = 600
 BEGIN, END = "<!-- tests/bench/nccl_numbers.py writes from here -->", "<!-- to here -->"
 
 # Four leaves with a host each, and four spines: every ring crosses the core. So slow that the two
@@ -38,23 +40,52 @@ class Bench:
         self.network = os.path.join(folder, "leaf-spine.yml")
         Path(self.network).write_text(LEAF_SPINE, encoding="utf-8")
 
+    def run(self, words):
+        """What a command of weft prints. Nothing of it stays, whatever ends this script."""
+        # Variables of the caller would change what is measured.
+        clean = {name: value for name, value in os.environ.items()
+                 if not name.startswith(("WEFT_", "NCCL_"))}
+        with subprocess.Popen([self.weft, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              stdin=subprocess.DEVNULL, text=True, env=clean) as program:
+            try:
+                out, complaint = program.communicate(timeout=LONGEST_RUN_S)
+            except BaseException:
+                # Asked to end, it ends its ranks and its weftd, and removes their files.
+                program.terminate()
+                try:
+                    program.wait(timeout=10)
+                finally:
+                    program.kill()
+                raise
+        if program.returncode != 0:
+            raise RuntimeError(f"{' '.join(words)}: code {program.returncode}\n{complaint}")
+        return out
+
     def lines(self, words):
-        done = subprocess.run([self.weft, *words, "--json"], capture_output=True, text=True,
-                              timeout=600, check=False)
-        found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        if done.returncode != 0 or not found or any(line.get("wrong") for line in found):
-            raise RuntimeError(f"{' '.join(words)}: code {done.returncode}\n{done.stderr}")
+        found = [json.loads(line) for line in self.run([*words, "--json"]).splitlines()
+                 if line.startswith("{")]
+        if not found:
+            raise RuntimeError(f"{' '.join(words)}: printed no result")
+        for line in found:
+            if line.get("wrong") or line.get("status", "ok") != "ok":
+                raise RuntimeError(f"{' '.join(words)}: has failed: {line}")
         return found
 
     def nccl(self, *words):
         """The line of the first placement: out of place."""
-        return self.lines(["nccl-perf", *words])[0]
+        line = self.lines(["nccl-perf", *words])[0]
+        if line["in_place"] or not line["time_us"] > 0:
+            raise RuntimeError(f"{' '.join(words)}: no time out of place: {line}")
+        return line
 
     def compare(self, *words):
         """{plugin: us}, medians of rounds in which all four take turns."""
         found = self.lines(["nccl-perf", *words, "--compare", "--rounds",
                             str(self.options.rounds)])
-        return next(line["time_us"] for line in found if "nccl_perf_compare" in line)
+        times = found[0]["time_us"]
+        if found[0]["in_place"] or not all(us > 0 for us in times.values()):
+            raise RuntimeError(f"{' '.join(words)}: no times out of place: {found[0]}")
+        return times
 
     def medians(self, measures):
         """Of several functions that take turns, and in every second round backwards."""
@@ -170,7 +201,7 @@ def machine():
     model = next((line.split(":", 1)[1].strip()
                   for line in Path("/proc/cpuinfo").read_text().splitlines()
                   if line.startswith("model name")), "unknown processor")
-    return f"{os.cpu_count()} cores ({model}), load {os.getloadavg()[0]:.1f} at the start"
+    return f"{len(os.sched_getaffinity(0))} cores ({model}), load {os.getloadavg()[0]:.1f} at the start"
 
 
 def parsed():
@@ -206,6 +237,8 @@ def parsed():
 
 def main():
     options = parsed()
+    # Ended politely, it ends what it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     state, failed = machine(), 0
     table = ["| what | ours | so many times as fast as | asked |", "|---|---|---|---|"]
     print(state, flush=True)
@@ -216,9 +249,10 @@ def main():
                 continue
             try:
                 ours, ratios = measure()
-            except (RuntimeError, subprocess.SubprocessError) as error:
+            # A line that is cut off, or has not what it should have, is a failure like any other.
+            except (RuntimeError, subprocess.SubprocessError, ValueError, LookupError) as error:
                 failed += 1
-                print(f"{name}: {error}", file=sys.stderr)
+                print(f"{name}: failed: {type(error).__name__}: {error}", file=sys.stderr)
                 continue
             table.append(line_of(name, ours, ratios, asked))
             print(table[-1], flush=True)
