@@ -7,8 +7,7 @@ usage: tests/bench/nccl_numbers.py [--build build/release] [--rounds 5] [--write
 
 Every row is a ratio of two that took turns, so that a machine which changes its speed changes both;
 times are medians over the rounds. WHAT: beginnings of rows. --write puts the table of all rows
-between its marks in FILE (docs/collectives.md), unless one has failed. Needs the targets weft,
-weftd, weft_nccl and weft-nccl-perf."""
+between its marks in FILE (docs/collectives.md), unless one has failed. Needs the target weft."""
 import argparse
 import json
 import os
@@ -19,6 +18,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+# Of a row; a line that is cut off, or has not what it should have, is one like any other.
+FAILURES = (RuntimeError, subprocess.SubprocessError, ValueError, LookupError)
 EP_RANKS = 2
 LONGEST_RUN_S = 600
 BEGIN, END = "<!-- tests/bench/nccl_numbers.py writes from here -->", "<!-- to here -->"
@@ -113,10 +114,37 @@ WARM = ["-w", "200", "-n", "1000"]
 WARM_LARGE = ["-w", "5", "-n", "10"]
 
 
+def loopback_bytes():
+    line = next(line for line in Path("/proc/net/dev").read_text().splitlines()
+                if line.strip().startswith("lo:"))
+    return int(line.split(":")[1].split()[0])
+
+
+def check_yardsticks(bench):
+    """That each is the plugin it is called by, and that TCP's bytes go through TCP."""
+    size, iterations, ranks = 1 << 20, 20, 2
+    for name, plugin in (("weft", "weft"), ("tcp", "weft-tcp"), ("memory", "weft-memory")):
+        before = loopback_bytes()
+        line = bench.nccl("sendrecv", "--plugin", name, "-N", str(ranks), "-b", str(size), "-e",
+                          str(size), "-n", str(iterations))
+        if line["plugin"] != plugin:
+            raise RuntimeError(f"--plugin {name} is {line['plugin']}, not {plugin}")
+        passed = loopback_bytes() - before
+        if name == "tcp" and passed < ranks * iterations * size:
+            raise RuntimeError(f"tcp: only {passed} bytes have passed the loopback interface")
+
+
+def crowd(ranks):
+    """Ranks spin: with more of them than cores, they mostly wait for each other's time slices."""
+    cores = len(os.sched_getaffinity(0))
+    return f", {ranks} ranks on {cores} cores" if ranks > cores else ""
+
+
 def beside(bench, peers, *words):
     """A row: our time, and how many times faster than each peer; below 1: slower."""
     times = bench.compare(*words)
-    return f"{times['weft']:.1f} us", {peer: times[peer] / times["weft"] for peer in peers}
+    ranks = int(words[words.index("-N") + 1]) if "-N" in words else 2
+    return f"{times['weft']:.1f} us{crowd(ranks)}", {peer: times[peer] / times["weft"] for peer in peers}
 
 
 def scaling(bench):
@@ -131,7 +159,7 @@ def scaling(bench):
         return measure
 
     two, eight = bench.medians([total(2), total(8)])
-    return f"{eight:.1f} GB/s", {"N=2": eight / two}
+    return f"{eight:.1f} GB/s{crowd(8)}", {"N=2": eight / two}
 
 
 class Network:
@@ -353,14 +381,17 @@ def main():
     print(state, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(options, folder)
+        try:
+            check_yardsticks(bench)
+        except FAILURES as error:
+            print(f"the yardsticks: {type(error).__name__}: {error}", file=sys.stderr)
+            return 1
         for name, (asked, measure) in cases(bench).items():
             if options.what and not any(name.startswith(each) for each in options.what):
                 continue
             try:
                 ours, ratios = measure()
-            # A line that is cut off, or has not what it should have, is a failure like any other.
-            except (RuntimeError, subprocess.SubprocessError, ValueError,
-                    LookupError) as error:
+            except FAILURES as error:
                 failed += 1
                 print(f"{name}: failed: {type(error).__name__}: {error}", file=sys.stderr)
                 continue
