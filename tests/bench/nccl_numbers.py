@@ -25,7 +25,8 @@ LONGEST_RUN_S = 600
 BEGIN, END = "<!-- tests/bench/nccl_numbers.py writes from here -->", "<!-- to here -->"
 
 # Four leaves with a host each, and four spines: every ring crosses the core. So slow that the two
-# cores of a laptop are not what is measured: they carry a tenth of a link at a dilation of 100.
+# cores of a laptop are not what is measured: at a dilation of 100 they carry less than a
+# tenth of a link.
 DILATION = 2000
 LINK_GBYTES = 12.5
 SPINES = 4
@@ -144,7 +145,8 @@ def beside(bench, peers, *words):
     """A row: our time, and how many times faster than each peer; below 1: slower."""
     times = bench.compare(*words)
     ranks = int(words[words.index("-N") + 1]) if "-N" in words else 2
-    return f"{times['weft']:.1f} us{crowd(ranks)}", {peer: times[peer] / times["weft"] for peer in peers}
+    ours = times["weft"]
+    return f"{ours:.1f} us{crowd(ranks)}", {peer: times[peer] / ours for peer in peers}
 
 
 def scaling(bench):
@@ -333,12 +335,22 @@ def line_of(name, ours, ratios, asked):
     return f"| {name} | {ours} | {said} | {goals} |"
 
 
-def machine():
+def build_type(build):
+    """As CMake knows it: a table of a build without optimization would mislead."""
+    try:
+        cache = Path(build, "CMakeCache.txt").read_text(encoding="utf-8")
+    except OSError:
+        return "unknown"
+    return next((line.split("=", 1)[1] or "plain" for line in cache.splitlines()
+                 if line.startswith("CMAKE_BUILD_TYPE:")), "unknown")
+
+
+def machine(build):
     model = next((line.split(":", 1)[1].strip()
                   for line in Path("/proc/cpuinfo").read_text().splitlines()
                   if line.startswith("model name")), "unknown processor")
     return (f"{len(os.sched_getaffinity(0))} cores ({model}), "
-            f"load {os.getloadavg()[0]:.1f} at the start")
+            f"load {os.getloadavg()[0]:.1f} at the start; build type {build_type(build)}")
 
 
 def parsed():
@@ -376,7 +388,7 @@ def main():
     options = parsed()
     # Ended politely, it ends what it has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    state, failed = machine(), 0
+    state, failed = machine(options.build), 0
     table = ["| what | ours | so many times as fast as | asked |", "|---|---|---|---|"]
     print(state, flush=True)
     with tempfile.TemporaryDirectory() as folder:
