@@ -21,7 +21,8 @@ from pathlib import Path
 # Of a row; a line that is cut off, or has not what it should have, is one like any other.
 FAILURES = (RuntimeError, subprocess.SubprocessError, ValueError, LookupError)
 EP_RANKS = 2
-LONGEST_RUN_S = 600
+# For each round, in case a program hangs: 64 MiB take a minute and a half where others compile.
+LONGEST_ROUND_S = 300
 BEGIN, END = "<!-- tests/bench/nccl_numbers.py writes from here -->", "<!-- to here -->"
 
 # Four leaves with a host each, and four spines: every ring crosses the core. So slow that the two
@@ -58,7 +59,8 @@ class Bench:
         with subprocess.Popen([self.weft, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               stdin=subprocess.DEVNULL, text=True, env=clean) as program:
             try:
-                out, complaint = program.communicate(timeout=LONGEST_RUN_S)
+                limit = LONGEST_ROUND_S * self.options.rounds
+                out, complaint = program.communicate(timeout=limit)
             except BaseException:
                 # Asked to end, it ends its ranks and its weftd, and removes their files.
                 program.terminate()
@@ -174,19 +176,23 @@ class Network:
         self.name = f"nccl-numbers-{os.getpid()}-{Network.made}"
 
     def __enter__(self):
-        self.bench.run(["up", self.name, "--device", "none", *self.words])
         try:
+            self.bench.run(["up", self.name, "--device", "none", *self.words])
             # Before any rank is there, so that none gets a direct ring past the model.
             for fault in self.faults:
                 self.bench.run(["fault", self.name, fault])
             self.socket = os.path.join(self.status()["directory"], "attach.sock")
-        except BaseException:
-            self.__exit__()
+        except BaseException as error:
+            self.__exit__(type(error))
             raise
         return self
 
-    def __exit__(self, *_):
-        self.bench.run(["down", self.name])
+    def __exit__(self, kind, *_):
+        try:
+            self.bench.run(["down", self.name])
+        except FAILURES:
+            if kind is None:  # else what went wrong before is to be told, and may be SystemExit
+                raise
 
     def status(self):
         return json.loads(self.bench.run(["status", self.name, "--json"]))
