@@ -4,7 +4,6 @@
 #include "integration/collectives/session.hpp"
 
 #include <signal.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -13,6 +12,7 @@
 
 #include "integration/collectives/bug_net.hpp"
 #include "integration/collectives/chaos_net.hpp"
+#include "integration/collectives/clock.hpp"
 #include "integration/collectives/stand_still.hpp"
 #include "integration/collectives/table.hpp"
 #include "integration/collectives/trace_net.hpp"
@@ -21,12 +21,6 @@
 
 namespace weft::collectives {
 namespace {
-
-double seconds_now() {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
-}
 
 // User buffers between guards: a plugin or a step that writes beyond a buffer changes one of these.
 class Memory {
@@ -118,13 +112,13 @@ class Session {
       once(what, input, output, false);
     }
     settle_and_meet();
-    const double begin = seconds_now();
+    const TimePoint begin = now();
     for (std::uint32_t i = 0; i < options_.iterations; ++i) {
       once(what, input, output, false);
     }
     // The time includes the end of our own sends.
     ranks_.settle();
-    const double mine = (seconds_now() - begin) * 1e6 / options_.iterations;
+    const double mine = static_cast<double>(nanoseconds(now() - begin)) / 1e3 / options_.iterations;
     // The average of all ranks, as nccl-tests has it.
     result.microseconds = board_.sum(rank_, mine) / options_.ranks;
     if (options_.check) {

@@ -6,7 +6,6 @@
 #include "integration/collectives/trace_net.hpp"
 
 #include <fcntl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "integration/collectives/clock.hpp"
 #include "integration/collectives/forwarding_net.hpp"
 
 namespace weft::collectives {
@@ -25,11 +25,7 @@ namespace {
 
 constexpr std::size_t kMaxBars = 1'000'000;
 
-double microseconds_now() {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) / 1e3;
-}
+double microseconds_now() { return static_cast<double>(nanoseconds(now())) / 1e3; }
 
 // Ranks append whole blocks, so that none gets into another one's.
 void append(const std::string& file, std::string_view text, int flags) {
