@@ -220,8 +220,8 @@ INSTANTIATE_TEST_SUITE_P(
         Asked{"ResourcesOfALivingProgram",
               // A program that has the device open, which takes it a moment.
               "sh -c '(ibv_asyncwatch -d efa_1 & echo $! > /tmp/weft-watch.$$; wait) & "
-              "until rdma resource show | grep \"ctx 1\"; do sleep 0.1; done; kill $(cat "
-              "/tmp/weft-watch.$$); rm /tmp/weft-watch.$$'",
+              "for i in $(seq 50); do rdma resource show | grep \"ctx 1\" && break; sleep 0.1; "
+              "done; kill $(cat /tmp/weft-watch.$$); rm /tmp/weft-watch.$$'",
               "1: efa_1: pd 0 cq 0 qp 0 cm_id 0 mr 0 ctx 1"},
         Asked{"System", "rdma system show", "netns shared"},
         Asked{"Libibverbs", "ibv_devices", "efa_1"}),
