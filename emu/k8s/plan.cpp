@@ -193,6 +193,10 @@ class Planner {
         nodes.push_back(&node);
       }
     }
+    // Nodes where it may not be may have what these lack: nothing is said of them.
+    const bool is_anywhere = nodes.size() == plan_.nodes.size();
+    const std::string where = is_anywhere ? "" : " where it may be";
+    const std::string or_elsewhere = is_anywhere ? "" : ", or select other nodes";
     using Count = std::uint64_t (PlannedNode::*)(const std::string&) const;
     const auto most = [&](const std::string& resource, Count count) {
       std::uint64_t largest = 0;
@@ -207,8 +211,9 @@ class Planner {
       if (const std::uint64_t largest = most(resource, &PlannedNode::all);
           request.count > largest) {
         complain(request.place, pod,
-                 "asks for " + wanted.back() + "; no node has more than " + std::to_string(largest),
-                 "ask for less, or raise numVfs");
+                 "asks for " + wanted.back() + "; no node" + where + " has more than " +
+                     std::to_string(largest),
+                 "ask for less, or raise numVfs" + or_elsewhere);
         return;
       }
     }
@@ -219,12 +224,13 @@ class Planner {
       });
     });
     if (!is_ever_possible) {
-      complain(place, pod, "asks for " + joined(wanted, " and ") + "; no node has them together",
-               "ask for less, or let policies select the same nodes for them");
+      complain(place, pod,
+               "asks for " + joined(wanted, " and ") + "; no node" + where + " has them together",
+               "ask for less, or let policies select the same nodes for them" + or_elsewhere);
       return;
     }
     // From here on of each pod, not once for a template: the user sees how many do not start.
-    constexpr const char* kRemedy = "fewer pods, or more virtual functions (numVfs) or nodes";
+    const std::string remedy = "fewer pods, or more virtual functions (numVfs) or nodes" + where;
     for (const auto& [resource, request] : pod.resources) {
       const std::uint64_t left = most(resource, &PlannedNode::free);
       if (request.count <= left) {
@@ -234,18 +240,19 @@ class Planner {
       for (const PlannedNode* node : nodes) {
         all += node->all(resource);
       }
-      const std::string what =
-          left == 0
-              ? " finds no free " + resource + ": the other pods have all " + std::to_string(all)
-              : " asks for " + std::to_string(request.count) + " of " + resource +
-                    "; the other pods have left " + std::to_string(left) + " on a node at most";
-      plan_.findings.error(request.place, pod.title() + what, kRemedy);
+      const std::string what = left == 0
+                                   ? " finds no free " + resource + ": the other pods have all " +
+                                         std::to_string(all) + where
+                                   : " asks for " + std::to_string(request.count) + " of " +
+                                         resource + "; the other pods have left " +
+                                         std::to_string(left) + " on a node" + where + " at most";
+      plan_.findings.error(request.place, pod.title() + what, remedy);
       return;
     }
     plan_.findings.error(place,
                          pod.title() + " asks for " + joined(wanted, " and ") +
-                             "; the other pods have left them only on different nodes",
-                         kRemedy);
+                             "; the other pods have left them only on different nodes" + where,
+                         remedy);
   }
 
   // The node must have a free device of the resource: choose_node() has counted them.

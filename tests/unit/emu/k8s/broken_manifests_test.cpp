@@ -434,6 +434,65 @@ TEST(BrokenManifests, WhatNodesLackOfTwoResourcesIsTrue) {
             "Pod default/z finds no free openshift.io/b: the other pods have all 4");
 }
 
+// Two weak nodes: the left one has a device of `a`, the middle one of `b`. The right node has eight
+// of each.
+TEST(BrokenManifests, WhatIsSaidOfThePodsNodesIsNotSaidOfOthers) {
+  const auto policy = [](const std::string& node, const std::string& resource, int count) {
+    return changed(
+        changed(changed(changed(changed(kPolicy,
+                                        "feature.node.kubernetes.io/network-sriov.capable: "
+                                        "\"true\"",
+                                        "kubernetes.io/hostname: " + node),
+                                "numVfs: 8", "numVfs: " + std::to_string(count)),
+                        "name: ib", "name: " + node + "-" + resource),
+                "mlnxnics", resource),
+        kPfs, resource == "a" ? "[ibs1f0]" : "[ibs2f0]");
+  };
+  const auto pod = [](const std::string& name, const std::string& place,
+                      const std::string& wanted) {
+    return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec:\n  " + place +
+           "\n  containers: [{name: c, image: d, resources: {limits: " + wanted + "}}]\n";
+  };
+  const auto node = [](const std::string& name, const std::string& strength) {
+    return "apiVersion: v1\nkind: Node\nmetadata: {name: " + name +
+           ", labels: {strength: " + strength + "}}\n";
+  };
+  const std::string policies = sections(
+      {node("left", "weak"), node("middle", "weak"), node("right", "full"), policy("left", "a", 1),
+       policy("middle", "b", 1), policy("right", "a", 8), policy("right", "b", 8)});
+  const auto said_of = [&](const std::vector<std::string>& pods) {
+    const PodPlan plan = make_plan({{"policy.yaml", policies}, {"pods.yaml", sections(pods)}}, {});
+    EXPECT_FALSE(plan.findings.list().empty()) << plan_text(plan);
+    return plan.findings.list().empty() ? ManifestFinding{} : plan.findings.list()[0];
+  };
+  const std::string left = "nodeName: left";
+  const std::string two = "{openshift.io/a: 2}";
+  EXPECT_EQ(said_of({pod("x", left, two)}).what,
+            "Pod default/x asks for 2 of openshift.io/a; no node where it may be has "
+            "more than 1");
+  EXPECT_EQ(said_of({pod("x", left, two)}).remedy,
+            "ask for less, or raise numVfs, or select other nodes");
+  const std::string selector = "nodeSelector: {kubernetes.io/hostname: left}";
+  EXPECT_THAT(said_of({pod("x", selector, two)}).what, HasSubstr("no node where it may be has"));
+  const std::string daemons =
+      "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: each}\n"
+      "spec: {template: {spec: {containers: [{name: c, image: d, "
+      "resources: {limits: " +
+      two + "}}]}}}\n";
+  EXPECT_THAT(said_of({daemons}).what, HasSubstr("no node where it may be has more than 1"));
+  const ManifestFinding apart = said_of(
+      {pod("x", "nodeSelector: {strength: weak}", "{openshift.io/a: 1, openshift.io/b: 1}")});
+  EXPECT_THAT(apart.what, HasSubstr("no node where it may be has them together"));
+  EXPECT_THAT(apart.remedy, HasSubstr("or select other nodes"));
+  // What no node at all has.
+  EXPECT_THAT(said_of({pod("x", "restartPolicy: Never", "{openshift.io/a: 9}")}).what,
+              HasSubstr("no node has more than 8"));
+  const std::string one = "{openshift.io/a: 1}";
+  EXPECT_EQ(said_of({pod("x", left, one), pod("y", left, one)}).what,
+            "Pod default/y finds no free openshift.io/a: the other pods have all 1 where it "
+            "may be");
+}
+
 // As kubectl apply finds them (RFC 1123).
 TEST(BrokenManifests, NamesAreThoseThatTheApiServerTakes) {
   for (const char* name : {"a", "0", "a-b", "a--b", "a.b", "0.a-1.b"}) {
