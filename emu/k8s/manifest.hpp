@@ -4,6 +4,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <charconv>
+#include <concepts>
 #include <optional>
 #include <string>
 #include <vector>
@@ -75,9 +76,9 @@ struct Manifest {
 [[nodiscard]] YAML::Node value_of(const YAML::Node& map, const char* key);
 // A scalar's text, or `otherwise`.
 [[nodiscard]] std::string text_of(const YAML::Node& node, const std::string& otherwise = "");
-// A number of digits alone, as Kubernetes counts devices, functions and pods. None if the text is
-// anything else, or says more than `Number` holds.
-template <class Number>
+// A number in decimal digits alone: without a sign, a point or a unit. None if the text is anything
+// else, or says more than `Number` holds.
+template <std::unsigned_integral Number>
 [[nodiscard]] std::optional<Number> whole_number(const std::string& text) {
   Number number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);

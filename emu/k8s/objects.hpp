@@ -90,6 +90,7 @@ struct Pod {
   std::string node;                                // the only one that it may be on; empty: any
   bool on_each_node = false;                       // one for each node that it selects
   std::map<std::string, DeviceRequest> resources;  // of all its containers; devices only
+  bool has_unread_request = false;                 // nobody knows what it needs: it does not start
   std::vector<NetworkAttachment> attachments;
   FilePlace annotation;
   Labels labels;

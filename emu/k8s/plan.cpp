@@ -105,7 +105,7 @@ class Planner {
 
   // Every attachment takes one device of its network's resource from what the pod has asked for.
   bool check_requests(const Pod& pod, const std::vector<PodNetwork*>& networks) {
-    bool good = true;
+    bool good = !pod.has_unread_request;
     std::map<std::string, std::uint64_t> attached;
     for (const PodNetwork* network : networks) {
       if (network != nullptr && !network->resource.empty()) {
@@ -115,7 +115,8 @@ class Planner {
     for (const auto& [resource, count] : attached) {
       const auto asked = pod.resources.find(resource);
       const std::uint64_t has = asked == pod.resources.end() ? 0 : asked->second.count;
-      if (has < count) {
+      // A request that could not be read may be the one that is missed here.
+      if (has < count && !pod.has_unread_request) {
         good = false;
         complain(has == 0 ? pod.annotation : asked->second.place, pod,
                  "attaches " + std::to_string(count) + " networks of " + resource +

@@ -47,5 +47,8 @@ struct PodVolume {
 // is no such number.
 [[nodiscard]] std::optional<std::string> bytes_of_quantity(const std::string& text);
 [[nodiscard]] std::optional<std::string> cores_of_quantity(const std::string& text);
+// The same of what is counted and not divided: "2", "2k", "2000m". None also where something is
+// left over, or the count is larger than the number holds.
+[[nodiscard]] std::optional<std::uint64_t> count_of_quantity(const std::string& text);
 
 }  // namespace weft::k8s

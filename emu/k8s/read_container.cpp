@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <map>
 
 #include "emu/k8s/objects.hpp"
 
@@ -18,6 +19,31 @@ std::optional<std::pair<double, std::string>> divide_quantity(const std::string&
     return std::nullopt;
   }
   return std::pair(number, std::string(end, text.data() + text.size()));
+}
+
+// By how much a unit multiplies.
+struct Factor {
+  std::int64_t tens = 0;  // a power of ten
+  unsigned twos = 0;      // a power of two
+};
+
+std::optional<Factor> factor_of(const std::string& unit) {
+  static const std::map<std::string, Factor> kUnits{
+      {"", {}},        {"n", {-9, 0}},  {"u", {-6, 0}},  {"m", {-3, 0}},
+      {"k", {3, 0}},   {"M", {6, 0}},   {"G", {9, 0}},   {"T", {12, 0}},
+      {"P", {15, 0}},  {"E", {18, 0}},  {"Ki", {0, 10}}, {"Mi", {0, 20}},
+      {"Gi", {0, 30}}, {"Ti", {0, 40}}, {"Pi", {0, 50}}, {"Ei", {0, 60}}};
+  if (const auto found = kUnits.find(unit); found != kUnits.end()) {
+    return found->second;
+  }
+  // An exponent: e3, E+3, e-3.
+  if (unit.front() != 'e' && unit.front() != 'E') {
+    return std::nullopt;
+  }
+  const bool is_signed = unit[1] == '-' || unit[1] == '+';
+  const auto exponent = whole_number<std::uint32_t>(unit.substr(is_signed ? 2 : 1));
+  return exponent ? std::optional(Factor{*exponent * std::int64_t{unit[1] == '-' ? -1 : 1}, 0})
+                  : std::nullopt;
 }
 
 void read_words(const YAML::Node& list, std::vector<std::string>& words) {
@@ -89,6 +115,49 @@ std::optional<std::string> cores_of_quantity(const std::string& text) {
   std::string cores = std::to_string(divided->first * (divided->second.empty() ? 1 : 1e-3));
   cores.erase(cores.find_last_not_of('0') + 1);
   return cores.ends_with('.') ? cores.substr(0, cores.size() - 1) : cores;
+}
+
+// In whole numbers: what is more than a double holds exactly would be another number of devices.
+std::optional<std::uint64_t> count_of_quantity(const std::string& text) {
+  const std::size_t begin = text.starts_with('+') ? 1 : 0;
+  const std::size_t end = std::min(text.find_first_not_of("0123456789.", begin), text.size());
+  std::string digits = text.substr(begin, end - begin);
+  const auto factor = factor_of(text.substr(end));
+  if (!factor) {
+    return std::nullopt;
+  }
+  std::int64_t tens = factor->tens;
+  if (const std::size_t point = digits.find('.'); point != std::string::npos) {
+    digits.erase(point, 1);
+    tens -= static_cast<std::int64_t>(digits.size() - point);
+  }
+  while (digits.size() > 1 && digits.ends_with('0')) {
+    digits.pop_back();
+    ++tens;
+  }
+  auto count = whole_number<std::uint64_t>(digits);
+  constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
+  if (!count || *count == 0) {
+    return count;
+  }
+  if (*count > kMax >> factor->twos) {
+    return std::nullopt;
+  }
+  *count <<= factor->twos;
+  // However large the exponent is, one of these loops ends within twenty turns.
+  for (; tens > 0; --tens) {
+    if (*count > kMax / 10) {
+      return std::nullopt;
+    }
+    *count *= 10;
+  }
+  for (; tens < 0; ++tens) {
+    if (*count % 10 != 0) {
+      return std::nullopt;
+    }
+    *count /= 10;
+  }
+  return count;
 }
 
 PodContainer read_pod_container(const YAML::Node& node, const YAML::Node& pod_security) {

@@ -190,7 +190,27 @@ class PodReader {
   // The devices that a container asks for.
   Requests requests_of(const YAML::Node& node) {
     const YAML::Node resources = value_of(node, "resources");
+    if (!is_map(resources, "resources")) {
+      return {};
+    }
     return read_requests(value_of(resources, "limits"), value_of(resources, "requests"));
+  }
+
+  // False, too, where there is nothing, which is no mistake.
+  bool is_map(const YAML::Node& node, const std::string& key) {
+    if (!node.IsDefined() || node.IsNull() || node.IsMap()) {
+      return node.IsDefined() && node.IsMap();
+    }
+    complain_of_request(
+        place_of(manifest_, node), "has '" + key + "' that are no names with a number each",
+        key == "resources" ? "resources: {limits: {NAME: NUMBER}}" : key + ": {NAME: NUMBER}");
+    return false;
+  }
+
+  void complain_of_request(const FilePlace& place, const std::string& what,
+                           const std::string& remedy) {
+    findings_.error(place, pod_.owner + " " + what, remedy);
+    pod_.has_unread_request = true;
   }
 
   // Of devices request and limit are equal; where only one is given it stands for both, if it is
@@ -199,7 +219,7 @@ class PodReader {
     Requests asked;
     for (const bool is_limit : {true, false}) {
       const YAML::Node& map = is_limit ? limits : requests;
-      if (!map.IsDefined() || !map.IsMap()) {
+      if (!is_map(map, is_limit ? "limits" : "requests")) {
         continue;
       }
       for (const auto& pair : map) {
@@ -208,11 +228,11 @@ class PodReader {
           continue;
         }
         const FilePlace place = place_of(manifest_, pair.first);
-        const auto count = whole_number<std::uint64_t>(text_of(pair.second));
+        const auto count = count_of_quantity(text_of(pair.second));
         if (!count) {
-          findings_.error(place,
-                          pod_.owner + " asks for '" + text_of(pair.second) + "' of " + resource,
-                          "a whole number: devices are not divided");
+          complain_of_request(place, "asks for '" + text_of(pair.second) + "' of " + resource,
+                              "a whole number from 0 to " +
+                                  std::to_string(std::numeric_limits<std::uint64_t>::max()));
           continue;
         }
         const YAML::Node other = value_of(is_limit ? requests : limits, resource.c_str());
@@ -220,7 +240,8 @@ class PodReader {
         if (!is_limit && !other.IsDefined()) {
           findings_.error(place, pod_.owner + " requests " + resource + " without a limit",
                           "give limits the same number: the API server refuses it otherwise");
-        } else if (is_limit && other.IsDefined() && text_of(other) != text_of(pair.second)) {
+        } else if (is_limit && other.IsDefined() &&
+                   count_of_quantity(text_of(other)).value_or(*count) != *count) {
           findings_.error(place,
                           pod_.owner + " requests " + text_of(other) + " and limits " +
                               text_of(pair.second) + " of " + resource,
