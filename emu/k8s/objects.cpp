@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "emu/fabric/nearest_word.hpp"
+#include "emu/k8s/object_name.hpp"
 
 namespace weft::k8s {
 namespace {
@@ -52,34 +53,19 @@ bool makes_pods(const YAML::Node& node) {
          std::ranges::any_of(node, [](const YAML::Node& item) { return makes_pods(item); });
 }
 
-// As the API server wants names of objects: those of DNS (RFC 1123), in which a letter or a digit
-// stands at both ends and beside each dot.
-bool is_object_name(const std::string& name) {
-  constexpr auto is_word = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
-  const std::string between_dots = "." + name + ".";
-  for (std::size_t i = 1; i <= name.size(); ++i) {
-    const char c = between_dots[i];
-    const bool is_inside = between_dots[i - 1] != '.' && between_dots[i + 1] != '.';
-    if (!is_word(c) && !(is_inside && (c == '-' || c == '.'))) {
-      return false;
-    }
-  }
-  return !name.empty() && name.size() <= 253;
-}
-
 // Checks the names of an object of a kind that a plan uses.
 void check_names(const Manifest& manifest, Findings& findings) {
   const YAML::Node given = value_of(value_of(manifest.root, "metadata"), "name");
   for (const std::string* name : {&manifest.name, &manifest.name_space}) {
     // The dash that a generateName ends with is inside the name that it becomes.
     const bool is_begun = name == &manifest.name && text_of(given).empty() && name->ends_with("-");
-    if (!is_object_name(is_begun ? *name + "0" : *name)) {
+    const NameRule rule = name == &manifest.name ? name_rule_of(manifest.kind) : kLabelRule;
+    if (!rule.allows(is_begun ? *name + "0" : *name)) {
       findings.error(place_of(manifest, value_of(manifest.root, "metadata")),
                      manifest.kind + " with the " +
                          (name == &manifest.name ? "name '" : "namespace '") +
                          name->substr(0, 100) + "'",
-                     "small letters, digits, - and ., none of these two at an end or beside a dot: "
-                     "the API server refuses it otherwise");
+                     rule.text());
     }
   }
 }
@@ -172,7 +158,6 @@ Objects read_objects(const std::vector<Manifest>& manifests, const ReadOptions& 
       read_node_state(manifest, objects);
     } else if (kind == "Service") {
       read_service(manifest, objects);
-      continue;
     } else if (!read_workload(manifest, objects, findings)) {
       if (makes_pods(manifest.root)) {
         findings.warning(manifest.place,

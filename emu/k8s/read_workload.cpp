@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "emu/k8s/object_name.hpp"
 #include "emu/k8s/objects.hpp"
 
 namespace weft::k8s {
@@ -64,12 +65,19 @@ class PodReader {
       return pod_;
     }
     for (const YAML::Node& container : containers) {
+      check_name(container, "container");
       // Containers of a pod run at the same time, so that their requests add up.
       add_up(requests_of(container), pod_.resources);
       pod_.containers.push_back(read_pod_container(container, value_of(spec, "securityContext")));
     }
     pod_.labels = read_labels(value_of(value_of(root, "metadata"), "labels"));
-    pod_.volumes = read_pod_volumes(value_of(spec, "volumes"));
+    const YAML::Node volumes = value_of(spec, "volumes");
+    pod_.volumes = read_pod_volumes(volumes);
+    if (volumes.IsDefined() && volumes.IsSequence()) {
+      for (const YAML::Node& volume : volumes) {
+        check_name(volume, "volume");
+      }
+    }
     const std::string restart = text_of(value_of(spec, "restartPolicy"));
     pod_.restart = restart == "Never"       ? PodRestart::never
                    : restart == "OnFailure" ? PodRestart::on_failure
@@ -79,6 +87,17 @@ class PodReader {
   }
 
  private:
+  void check_name(const YAML::Node& part, const std::string& what) {
+    const std::string name = text_of(value_of(part, "name"));
+    if (!kLabelRule.allows(name)) {
+      findings_.error(
+          place_of(manifest_, part),
+          pod_.owner + " has a " + what +
+              (name.empty() ? " without a name" : " with the name '" + name.substr(0, 100) + "'"),
+          kLabelRule.text());
+    }
+  }
+
   // "a,other/b@eth7", or a JSON list of objects.
   void read_networks(const std::string& text) {
     const std::size_t begin = text.find_first_not_of(" \n\t");
@@ -168,6 +187,7 @@ class PodReader {
     Requests staying;
     Requests most;
     for (const YAML::Node& node : containers) {
+      check_name(node, "container");
       const Requests own = requests_of(node);
       pod_.init_containers.push_back(text_of(value_of(node, "name")));
       Requests at_once = staying;

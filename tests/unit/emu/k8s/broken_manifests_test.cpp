@@ -493,24 +493,6 @@ TEST(BrokenManifests, WhatIsSaidOfThePodsNodesIsNotSaidOfOthers) {
             "may be");
 }
 
-// As kubectl apply finds them (RFC 1123).
-TEST(BrokenManifests, NamesAreThoseThatTheApiServerTakes) {
-  for (const char* name : {"a", "0", "a-b", "a--b", "a.b", "0.a-1.b"}) {
-    const PodPlan plan = plan_of(kPolicy, kNetwork, changed(kPod, "test-1", name));
-    EXPECT_TRUE(plan.is_good()) << plan_text(plan);
-  }
-  for (const char* name : {"a-", "-a", "a.", ".a", "a..b", "a-.b", "a.-b", "A", "a_b", "-"}) {
-    const PodPlan plan =
-        plan_of(kPolicy, kNetwork, changed(kPod, "test-1", "'" + std::string(name) + "'"));
-    ASSERT_EQ(plan.findings.list().size(), 1U) << name << "\n" << plan_text(plan);
-    EXPECT_EQ(plan.findings.list()[0].what, "Pod with the name '" + std::string(name) + "'");
-    EXPECT_EQ(plan.findings.list()[0].place.text(), "pods.yaml:4");
-  }
-  // The API server puts letters behind it.
-  const std::string generated = changed(kPod, "name: test-1", "generateName: test-");
-  EXPECT_TRUE(plan_of(kPolicy, kNetwork, generated).is_good());
-}
-
 // Cut, and with lines left out or doubled: each file must give an answer, whichever it is, and none
 // may end the program.
 TEST(BrokenManifests, NothingThatIsNoManifestBreaksThePlan) {

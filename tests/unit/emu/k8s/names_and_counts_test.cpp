@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "emu/k8s/plan.hpp"
 #include "tests/unit/emu/k8s/manifests.hpp"
@@ -88,6 +89,80 @@ TEST(BrokenManifests, CountsOfDevicesAreQuantities) {
       kPolicy, kNetwork,
       changed(kPod, "limits: {openshift.io/mlnxnics: 1", "limits: {openshift.io/mlnxnics: 1k"));
   EXPECT_THAT(plan_text(plan), HasSubstr("asks for 1000 of openshift.io/mlnxnics"));
+}
+
+// As kubectl apply finds them (RFC 1123).
+TEST(BrokenManifests, NamesAreThoseThatTheApiServerTakes) {
+  for (const char* name : {"a", "0", "a-b", "a--b", "a.b", "0.a-1.b"}) {
+    const PodPlan plan = plan_of(kPolicy, kNetwork, changed(kPod, "test-1", name));
+    EXPECT_TRUE(plan.is_good()) << plan_text(plan);
+  }
+  for (const char* name : {"a-", "-a", "a.", ".a", "a..b", "a-.b", "a.-b", "A", "a_b", "-"}) {
+    const PodPlan plan =
+        plan_of(kPolicy, kNetwork, changed(kPod, "test-1", "'" + std::string(name) + "'"));
+    ASSERT_EQ(plan.findings.list().size(), 1U) << name << "\n" << plan_text(plan);
+    EXPECT_EQ(plan.findings.list()[0].what, "Pod with the name '" + std::string(name) + "'");
+    EXPECT_EQ(plan.findings.list()[0].place.text(), "pods.yaml:4");
+  }
+  // The API server puts letters behind it.
+  const std::string generated = changed(kPod, "name: test-1", "generateName: test-");
+  EXPECT_TRUE(plan_of(kPolicy, kNetwork, generated).is_good());
+}
+
+std::string object_of(const std::string& kind, const std::string& metadata) {
+  const std::string pod = "spec: {containers: [{name: a, image: b}]}";
+  const std::string made = "spec: {template: {" + pod + "}}";
+  const std::string spec = kind == "Pod"       ? pod
+                           : kind == "CronJob" ? "spec: {jobTemplate: {" + made + "}}"
+                           : kind == "Service" ? "spec: {selector: {a: b}}"
+                                               : made;
+  return "apiVersion: v1\nkind: " + kind + "\nmetadata: {" + metadata + "}\n" + spec + "\n";
+}
+
+// Something is made of them that is shorter or of fewer characters than a domain.
+TEST(BrokenManifests, SomeKindsOfObjectsHaveNarrowerNames) {
+  const auto said = [](const std::string& kind, const std::string& metadata) {
+    const PodPlan plan = make_plan({{"a.yaml", object_of(kind, metadata)}}, {});
+    EXPECT_LE(plan.findings.list().size(), 1U) << plan_text(plan);
+    return plan.findings.list().empty() ? ManifestFinding{} : plan.findings.list()[0];
+  };
+  const auto name = [](std::size_t size) { return "name: " + std::string(size, 'a'); };
+  const std::pair<const char*, std::size_t> longest[] = {
+      {"Pod", 253}, {"Deployment", 253}, {"Job", 63}, {"CronJob", 52}, {"Service", 63}};
+  for (const auto& [kind, size] : longest) {
+    EXPECT_EQ(said(kind, name(size)).what, "");
+    const ManifestFinding finding = said(kind, name(size + 1));
+    EXPECT_THAT(finding.what, HasSubstr(std::string(kind) + " with the name 'aaa"));
+    EXPECT_THAT(finding.remedy, HasSubstr("at most " + std::to_string(size) + " small letters"));
+    const bool has_dots = std::string(kind) != "Service";
+    EXPECT_EQ(said(kind, "name: a.b").what.empty(), has_dots) << kind;
+    EXPECT_EQ(said(kind, "name: 1a").what.empty(), has_dots) << kind;
+    // All namespaces are alike.
+    EXPECT_EQ(said(kind, "name: a, namespace: 1-" + std::string(61, 'a')).what, "");
+    for (const std::string& wrong : {std::string(64, 'a'), std::string("a.b"), std::string("-a")}) {
+      EXPECT_EQ(said(kind, "name: a, namespace: " + wrong).what,
+                std::string(kind) + " with the namespace '" + wrong + "'");
+    }
+  }
+  EXPECT_EQ(said("Service", "name: a-").remedy,
+            "at most 63 small letters, digits and -, which is at no end, with a letter at the "
+            "beginning: the API server refuses it otherwise");
+}
+
+TEST(BrokenManifests, PartsOfPodsHaveNamesWithoutDots) {
+  for (const char* name : {"a.b", "A", "-a", "''"}) {
+    for (const char* part : {"containers: [{image: b, name: ", "volumes: [{emptyDir: {}, name: ",
+                             "initContainers: [{image: b, name: "}) {
+      const std::string others = part[0] == 'c' ? "" : ", containers: [{name: fine, image: b}]";
+      const PodPlan plan =
+          make_plan({{"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {" +
+                                    std::string(part) + name + "}]" + others + "}\n"}},
+                    {});
+      ASSERT_EQ(plan.findings.list().size(), 1U) << part << name << "\n" << plan_text(plan);
+      EXPECT_THAT(plan.findings.list()[0].what, HasSubstr(part[0] == 'v' ? "volume" : "container"));
+      EXPECT_EQ(plan.findings.list()[0].place.text(), "a.yaml:4");
+    }
+  }
 }
 
 }  // namespace
