@@ -36,16 +36,20 @@ void say(const std::string& text) {
   (void)std::fputs(("weft-device-plugin: " + text + "\n").c_str(), stderr);
 }
 
-// The NICs of a host of the network, and whether each has a link. Empty if weftd does not answer or
-// has no such host. If `host` is empty, it becomes the first host of the network.
-std::map<std::size_t, bool> ask_health(const PluginConfig& config, std::string& host) {
-  std::map<std::size_t, bool> nics;
+// The NICs of a host of the network, and whether each has a link: one at least. If `host` is empty,
+// it becomes the first host of the network. Without an answer of weftd the error is an io_error,
+// and without such a host not_found.
+Result<std::map<std::size_t, bool>> ask_health(const PluginConfig& config, std::string& host) {
+  const std::string network = "network '" + config.network + "'";
   const auto directory = launch::named_directory(config.network, false);
   const auto reply = directory ? launch::ask_weftd(*directory, {{"cmd", "status"}})
                                : tl::unexpected(directory.error());
   if (!reply) {
-    return nics;
+    return fail(ErrorCode::io_error, network + (reply.error().code == ErrorCode::not_found
+                                                    ? " is not up"
+                                                    : ": " + reply.error().message));
   }
+  std::map<std::size_t, bool> nics;
   // Once chosen, the host stays, also when weftd comes back with others: the kubelet remembers
   // devices by numbers that are those of this host.
   for (const auto& nic : (*reply)["status"]["nics"]) {
@@ -54,6 +58,10 @@ std::map<std::size_t, bool> ask_health(const PluginConfig& config, std::string& 
     if (name == host) {
       nics[nic["nic"].get<std::size_t>()] = nic["link_up"].get<bool>();
     }
+  }
+  if (nics.empty()) {
+    return fail(ErrorCode::not_found,
+                network + " has no host " + (host.empty() ? "" : "'" + host + "' ") + "with NICs");
   }
   return nics;
 }
@@ -126,9 +134,9 @@ int serve(const PluginConfig& config) {
   while (true) {
     launch::check_interrupt();  // by an exception: destructors take the sockets away
     const auto nics = ask_health(config, host);
-    if (plugins.empty() && !nics.empty()) {
+    if (plugins.empty() && nics) {
       for (const NodeResource& resource : config.resources) {
-        auto plugin = make_plugin(config, host, resource, nics);
+        auto plugin = make_plugin(config, host, resource, *nics);
         // The configuration does not fit the host, and waiting does not change that.
         if (!plugin) {
           say(plugin.error().message);
@@ -139,12 +147,11 @@ int serve(const PluginConfig& config) {
     }
     std::vector<std::string> problems;
     if (plugins.empty()) {
-      problems.push_back("network '" + config.network + "' is not up, or has no host '" + host +
-                         "'; waiting");
+      problems.push_back(nics.error().message + "; waiting");
     }
     for (const auto& plugin : plugins) {
-      // Without an answer of weftd `nics` is empty, and all devices are unhealthy.
-      plugin->set_health(nics);
+      // Devices of whose NICs nothing is known are unhealthy.
+      plugin->set_health(nics.value_or(std::map<std::size_t, bool>{}));
       if (!plugin->is_lost()) {
         continue;
       }
