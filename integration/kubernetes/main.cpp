@@ -130,10 +130,20 @@ int serve(const PluginConfig& config) {
   const launch::Interruptible interruptible;
   std::string host = config.host;
   std::vector<std::unique_ptr<Plugin>> plugins;
-  std::vector<std::string> said;  // the problems of the last turn
+  std::optional<ErrorCode> trouble;  // with the network, in the last turn
+  std::vector<std::string> said;     // the problems of the last turn
   while (true) {
     launch::check_interrupt();  // by an exception: destructors take the sockets away
     const auto nics = ask_health(config, host);
+    // Said when it begins and when it ends. Its words are not compared: a weftd that is killed
+    // hangs up first, and then nobody listens, which is one trouble.
+    if (const auto now = nics ? std::nullopt : std::optional(nics.error().code);
+        std::exchange(trouble, now) != now) {
+      say(nics ? "network '" + config.network + "' is up: host '" + host + "' has " +
+                     std::to_string(nics->size()) + (nics->size() == 1 ? " NIC" : " NICs")
+               : nics.error().message +
+                     (plugins.empty() ? "; waiting" : "; all devices are unhealthy meanwhile"));
+    }
     if (plugins.empty() && nics) {
       for (const NodeResource& resource : config.resources) {
         auto plugin = make_plugin(config, host, resource, *nics);
@@ -146,9 +156,6 @@ int serve(const PluginConfig& config) {
       }
     }
     std::vector<std::string> problems;
-    if (plugins.empty()) {
-      problems.push_back(nics.error().message + "; waiting");
-    }
     for (const auto& plugin : plugins) {
       // Devices of whose NICs nothing is known are unhealthy.
       plugin->set_health(nics.value_or(std::map<std::size_t, bool>{}));

@@ -5,6 +5,8 @@
 
 Needs no containers and no rights."""
 
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -36,9 +38,10 @@ class Plugin:
                                             stdin=subprocess.DEVNULL)
 
     def lines(self):
-        """What it has said of the network."""
+        """What it has said of the network. A weftd that is killed may hang up first."""
         lines = [line.removeprefix(NAME) for line in self.log.read_text().splitlines()]
-        return [line for line in lines if not line.startswith("registered ")]
+        return [re.sub("^(network 'default'): weftd closed.*;", r"\1 is not up;", line)
+                for line in lines if not line.startswith("registered ")]
 
     def says(self, *wanted):
         """All that it has said up to now, each once."""
@@ -71,6 +74,8 @@ def waits(labs, folder, programs):
                 assert not plugin.kubelet.devices()
             labs.run("up", "default", "--device", "rxe", start="weft")
             unnamed.kubelet.lists(["nic0"])
+            unnamed.says("network 'default' is not up; waiting",
+                         "network 'default' is up: host 'h1' has 1 NIC")
             unnamed.end()
             named.end()
         finally:
@@ -80,10 +85,70 @@ def waits(labs, folder, programs):
     labs.run("down", start="weft")
 
 
+def comes_and_goes(labs, folder, programs):
+    """By being killed, stopped, ended, and in another shape: each is said once, and when it is
+    over."""
+    up = ("up", "default", "--device", "rxe", "--nics", "2")
+    every, is_up = ["nic0", "nic1"], "network 'default' is up: host 'h1' has 2 NICs"
+    gone = "network 'default' is not up; all devices are unhealthy meanwhile"
+    said = []
+    plugin = Plugin(*programs, folder / "twice")
+
+    def lost(why):
+        plugin.kubelet.lists([], every)
+        said.append(why)
+        plugin.says(*said)
+        plugin.kubelet.refuses("'nic0' is not healthy", "ask", "nic0")
+
+    def found():
+        said.append(is_up)
+        plugin.kubelet.lists(every)
+        plugin.says(*said)
+        plugin.kubelet.admit("pod", 1)
+        plugin.kubelet.order("remove", "pod")
+
+    try:
+        said.append("network 'default' is not up; waiting")
+        plugin.says(*said)
+        labs.run(*up, start="weft")
+        found()
+        for _ in range(2):
+            pid = labs.weftd("default")
+            os.kill(pid, signal.SIGKILL)
+            lost(gone)
+            labs.run(*up, start="weft")
+            found()
+        pid = labs.weftd("default")
+        os.kill(pid, signal.SIGSTOP)
+        lost("network 'default': waiting for weftd: Resource temporarily unavailable; "
+             "all devices are unhealthy meanwhile")
+        os.kill(pid, signal.SIGCONT)
+        found()
+        labs.run("down", start="weft")
+        lost(gone)
+        labs.run(*up, "--first-host", "5", start="weft")
+        lost("network 'default' has no host 'h1' with NICs; all devices are unhealthy meanwhile")
+        labs.run("down", start="weft")
+        lost(gone)
+        labs.run(*up, start="weft")
+        found()
+        # One of its NICs is not there any more.
+        labs.run("down", start="weft")
+        lost(gone)
+        labs.run(*up[:-1], "1", start="weft")
+        plugin.kubelet.lists(every[:1], every[1:])
+        plugin.says(*said, "network 'default' is up: host 'h1' has 1 NIC")
+        plugin.end()
+    finally:
+        plugin.kill()
+    labs.run("down", start="weft")
+
+
 def fake(weft, folder, *programs):
     labs = lab.Labs(weft, folder, "")
     try:
         waits(labs, Path(folder), programs)
+        comes_and_goes(labs, Path(folder), programs)
         labs.nothing_is_left()
     finally:
         labs.end_processes()  # a test that fails leaves its weftd
