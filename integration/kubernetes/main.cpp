@@ -124,8 +124,8 @@ Result<std::unique_ptr<Plugin>> make_plugin(const PluginConfig& config, const st
       });
 }
 
-// The loop of the program, until a signal. Plugins are made once, when weftd answers for the first
-// time; a kubelet or a weftd that comes later, or again, is found in the next turn.
+// The loop of the program, until a signal. Plugins are made once, when the host is there for the
+// first time; a kubelet or a weftd that comes later, or again, is found in the next turn.
 int serve(const PluginConfig& config) {
   const launch::Interruptible interruptible;
   std::string host = config.host;
@@ -147,7 +147,8 @@ int serve(const PluginConfig& config) {
     if (plugins.empty() && nics) {
       for (const NodeResource& resource : config.resources) {
         auto plugin = make_plugin(config, host, resource, *nics);
-        // The configuration does not fit the host, and waiting does not change that.
+        // Somebody has to change the configuration, or start the network with more NICs. The
+        // program's end is noticed sooner than a line in its log.
         if (!plugin) {
           say(plugin.error().message);
           return 1;
