@@ -58,9 +58,8 @@ TEST(Ends, AFileIsClosedWhileAnotherThreadWaitsInIt) {
 // As rping does: nothing but time keeps its two threads in order.
 TEST(Ends, AFileIsClosedBeforeTheHandlerOfItsLastEventIsBack) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
-  const Outcome outcome =
-      run_shell("timeout 60 " WEFT_PROGRAM " run -q --no-prefix --device rxe -- " WEFT_GUEST
-                " late_handler");
+  const Outcome outcome = run_shell(
+      "timeout 60 " WEFT_PROGRAM " run -q --no-prefix --device rxe -- " WEFT_GUEST " late_handler");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
