@@ -85,9 +85,17 @@ class EndsTest(unittest.TestCase):
                 self.assertIs(self.verdict(client, server, lost), judge.Failure)
 
     def test_a_last_word_is_excused_by_a_lost_frame_only(self):
-        for client, server in ((WELL, HANGS), (HANGS, WELL), (WELL, GIVES_UP), (GIVES_UP, WELL)):
-            self.assertIs(self.verdict(client, server, lost=0), judge.Failure)
-            self.assertIs(self.verdict(client, server, lost=1), judge.LastWordLost)
+        for client, server, asker in ((WELL, HANGS, "ours"), (HANGS, WELL, "Linux"),
+                                      (WELL, GIVES_UP, "ours"), (GIVES_UP, WELL, "ours"),
+                                      (WELL, GIVES_UP, "Linux"), (GIVES_UP, WELL, "Linux")):
+            self.assertIs(self.verdict(client, server, lost=0, asker=asker), judge.Failure)
+            self.assertIs(self.verdict(client, server, lost=1, asker=asker), judge.LastWordLost)
+
+    def test_ours_gives_up_and_does_not_hang(self):
+        for client, server, asker in ((WELL, HANGS, "Linux"), (HANGS, WELL, "ours")):
+            self.assertIs(self.verdict(client, server, lost=1, asker=asker), judge.Failure)
+            self.assertIs(self.verdict(client, server, lost=1, asker=asker, case=UNRELIABLE),
+                          judge.LastWordLost)
 
     def test_both_may_wait_only_if_nobody_sends_again_and_a_frame_was_lost(self):
         self.assertIs(self.verdict(HANGS, HANGS, lost=1), judge.Failure)
