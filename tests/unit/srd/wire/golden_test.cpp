@@ -223,7 +223,7 @@ TEST(Golden, ParsedControlPackets) {
 TEST(Header, LoadRefusesWhatIsTooShort) {
   const Bytes bytes = golden("probe");
   DataHeader header;
-  EXPECT_TRUE(load(bytes, header));
+  ASSERT_TRUE(load(bytes, header));
   EXPECT_EQ(header.psn.value(), 0x12345678U);
   EXPECT_FALSE(load(std::span{bytes}.first(sizeof header - 1), header));
 }
