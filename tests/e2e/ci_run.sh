@@ -64,9 +64,9 @@ fake_build 0 built
 fake release 0 0123456789abcdef
 fake asan 0 0123456789abcdef
 expect 0 swarm "a swarm that passes"
-expect_asked "build release"
+expect_asked "build release weft"
 expect 0 swarm_asan "equal digests"
-expect_asked "build asan" "build release"
+expect_asked "build asan weft" "build release"
 fake asan 0 0123456789abcdee
 expect 1 swarm_asan "other digests"
 fake asan 0 ""

@@ -215,7 +215,9 @@ INSTANTIATE_TEST_SUITE_P(
         Asked{"Links", "rdma link show", "link efa_1/1 state ACTIVE physical_state LINK_UP"},
         Asked{"OneLink", "rdma link show efa_0/1", "link efa_0/1 state ACTIVE"},
         Asked{"LinksAsJson", "rdma link show -j", "\"ifname\":\"efa_0\",\"port\":1"},
-        Asked{"Counters", "rdma statistic show", "link efa_0/1 tx_pkts 0 "},
+        // Newer ones give each counter a line.
+        Asked{"Counters", "sh -c 'rdma statistic show | tr -s \"\\n \" \" \"'",
+              "link efa_0/1 tx_pkts 0 "},
         Asked{"Resources", "rdma resource show", "0: efa_0: pd 0 cq 0 qp 0 cm_id 0 mr 0"},
         Asked{"ResourcesOfALivingProgram",
               // A program that has the device open, which takes it a moment.
