@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <cstdarg>
 #include <cstdint>
 #include <cstdlib>
 
@@ -51,6 +52,29 @@ int __wrap_pthread_detach(pthread_t thread) { return old_pthread_detach(thread);
 int __wrap_pthread_once(pthread_once_t* once, void (*run)()) { return old_pthread_once(once, run); }
 int __wrap___pthread_key_create(pthread_key_t* key, void (*destroy)(void*)) {
   return old___pthread_key_create(key, destroy);
+}
+
+// 2.38: the same, but they know C23's binary numbers ("0b1"), which nothing here reads.
+WEFT_FORMER(long, strtol, const char*, char**, int);
+WEFT_FORMER(unsigned long, strtoul, const char*, char**, int);
+WEFT_FORMER(unsigned long long, strtoull, const char*, char**, int);
+WEFT_FORMER(int, vsscanf, const char*, const char*, va_list);
+
+long __wrap___isoc23_strtol(const char* text, char** end, int base) {
+  return old_strtol(text, end, base);
+}
+unsigned long __wrap___isoc23_strtoul(const char* text, char** end, int base) {
+  return old_strtoul(text, end, base);
+}
+unsigned long long __wrap___isoc23_strtoull(const char* text, char** end, int base) {
+  return old_strtoull(text, end, base);
+}
+[[gnu::format(scanf, 2, 3)]] int __wrap___isoc23_sscanf(const char* text, const char* format, ...) {
+  va_list values;
+  va_start(values, format);
+  const int found = old_vsscanf(text, format, values);
+  va_end(values);
+  return found;
 }
 
 // 2.32. libstdc++ leaves out atomic operations where it is not 0.
