@@ -52,8 +52,11 @@ constexpr const char* kOneSided =
     "MPI_Allreduce(&bad, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD); MPI_Finalize();"
     "return all != 0; }";
 
-// Open MPI's one-sided calls by the device's reads and writes, instead of by messages.
-#define ONE_SIDED MATCHING "--mca osc rdma --mca btl ofi,self"
+// Open MPI's one-sided calls by the device's reads and writes, instead of by messages. From version
+// 5 on it cannot have them beside libfabric's matching; it says MPI_ERR_WIN then.
+#define ONE_SIDED                                                   \
+  "$(mpirun.openmpi --version | grep -q 'MPI) 4' && echo " MATCHING \
+  " || echo --mca pml ob1 --mca btl_ofi_mode 2) --mca osc rdma --mca btl ofi,self"
 
 struct OneSided {
   const char* name;
