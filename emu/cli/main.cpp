@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "emu/cli/output.hpp"
 #include "emu/launch/interrupt.hpp"
 #include "emu/launch/write_signals.hpp"
+#include "emu/options/option_format.hpp"
 
 namespace weft::cli {
 namespace {
@@ -46,6 +48,7 @@ int run(int argc, char** argv) {
   char** const dashes = std::find(argv, end, std::string("--"));
   after_dashes = {dashes == end ? end : dashes + 1, end};
   CLI::App program{"weft: unmodified RDMA programs on machines without RDMA hardware", "weft"};
+  program.formatter(std::make_shared<options::OptionFormat>());  // which commands inherit
   program.set_version_flag("--version", "weft " WEFT_VERSION);
   Work work;
   register_commands(program, work);

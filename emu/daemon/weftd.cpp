@@ -4,12 +4,14 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "emu/attach/protocol.hpp"
 #include "emu/daemon/daemon.hpp"
 #include "emu/fabric/topology_yaml.hpp"
+#include "emu/options/option_format.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace {
@@ -91,6 +93,7 @@ int main(int argc, char** argv) {
   ::signal(SIGXFSZ, SIG_IGN);
   take_all_descriptors();
   CLI::App app{"weftd: the network between emulated RDMA NICs on this machine"};
+  app.formatter(std::make_shared<weft::options::OptionFormat>());
   weft::daemon::DaemonOptions options;
   std::size_t payload = 4096;
   bool no_direct = false;

@@ -22,6 +22,7 @@
 #include "emu/launch/interrupt.hpp"
 #include "emu/launch/shared_folder.hpp"
 #include "emu/launch/weftd_process.hpp"
+#include "emu/options/option_format.hpp"
 #include "integration/kubernetes/plugin.hpp"
 #include "integration/kubernetes/plugin_config.hpp"
 
@@ -182,6 +183,7 @@ int serve(const PluginConfig& config) {
 
 int run(int argc, char** argv) {
   CLI::App app{"weft-device-plugin: gives emulated NICs to pods, as the kubelet's device plugin"};
+  app.formatter(std::make_shared<options::OptionFormat>());
   std::string file;
   app.add_option("config", file, "YAML: network, host, kubelet, resources (docs/kubernetes.md)")
       ->required();
