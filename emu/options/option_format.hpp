@@ -12,7 +12,8 @@ namespace weft::options {
 class OptionFormat : public CLI::Formatter {
  public:
   [[nodiscard]] std::string make_option_opts(const CLI::Option* option) const override {
-    const std::string text = option->get_type_size() == 0 ? "" : value_of(*option);
+    // A flag has no type, and of its default only some versions know.
+    const std::string text = option->get_type_name().empty() ? "" : value_of(*option);
     return text + names_of("Needs", option->get_needs()) +
            names_of("Excludes", option->get_excludes());
   }
@@ -31,10 +32,7 @@ class OptionFormat : public CLI::Formatter {
     return text;
   }
   [[nodiscard]] std::string value_of(const CLI::Option& option) const {
-    std::string text;
-    if (!option.get_type_name().empty()) {
-      text += " " + get_label(option.get_type_name());
-    }
+    std::string text = " " + get_label(option.get_type_name());
     if (!option.get_default_str().empty()) {
       text += "=" + option.get_default_str();
     }
