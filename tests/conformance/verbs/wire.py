@@ -46,7 +46,7 @@ COLUMNS = ["frame.len", "udp.length", "infiniband.bth.opcode", "infiniband.bth.s
 
 # What tshark guesses that payloads are.
 GUESSES = ["smc", "smb_direct", "rpcordma", "nvme-rdma", "lnet", "iser", "infiniband.eoib",
-           "infiniband_sdp", "fcoib"]
+           "infiniband_sdp", "fcoib", "idp"]
 
 SCAPY = """
 import sys

@@ -170,12 +170,15 @@ class Packet:  # pylint: disable=too-many-instance-attributes
             "infiniband.bth.a": self.asks,
             "infiniband.bth.psn": self.psn,
         }
-        # tshark 4.0 does not know atomic writes, and looks no further into a notification.
-        if self.operation != ATOMIC_WRITE and self.opcode != CNP:
-            wanted["infiniband.invariant.crc"] = number(ip[-4:])
+        # tshark looks no further into a notification, and before 4.2 into an atomic write.
+        further = {}
+        if self.opcode != CNP:
+            further["infiniband.invariant.crc"] = number(ip[-4:])
             for name, header in self.headers.items():
                 for field, begin, end in FIELDS[name]:
-                    wanted[field] = number(header[begin:end])
+                    further[field] = number(header[begin:end])
+        if self.operation != ATOMIC_WRITE or any(told.get(name) for name in further):
+            wanted |= further
         if self.mad is not None:
             wanted |= {"infiniband.mad.baseversion": 1, "infiniband.mad.mgmtclass": 7,
                        "infiniband.mad.method": 3, "infiniband.mad.attributeid": self.mad}
