@@ -239,16 +239,10 @@ TEST(RdmaCm, Pyverbs) {
       !std::filesystem::exists("/usr/share/doc/rdma-core/tests/test_rdmacm.py")) {
     GTEST_SKIP() << "this machine has no python3-pyverbs, or not rdma-core's tests";
   }
-  const Outcome outcome = run_weft(
-      "--no-prefix --device rxe -- sh -c 'dir=$(mktemp -d) && "
-      "cp -r /usr/share/doc/rdma-core/tests $dir && gunzip -f $dir/tests/*.gz && cd $dir/tests && "
-      "sed -i \"s/if not self.ip_addr:/if setattr(self, \\\"ip_addr\\\", \\\"{h1.ip}\\\"):/\" "
-      "base.py && "
-      "PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 run_tests.py -v test_rdmacm; "
-      "code=$?; rm -r $dir; exit $code'");
+  const Outcome outcome =
+      run_shell("tests/conformance/stock/pyverbs_rxe.py " WEFT_PROGRAM " test_rdmacm");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_TRUE(outcome.says("Ran 10 tests")) << outcome.output;
-  EXPECT_FALSE(outcome.says("skipped")) << outcome.output;
+  EXPECT_TRUE(outcome.says("| `rdmacm` | 10 | 0 |")) << outcome.output;
 }
 
 // cmtime asks for all of them at once. Requests that find no room on their way are dropped, and
