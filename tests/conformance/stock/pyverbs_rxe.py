@@ -42,8 +42,9 @@ def copied(folder):
     base = folder / "tests" / "base.py"
     text = base.read_text()
     base.chmod(0o644)
-    # The only changes: where the base class gives up for want of an address it gets one, and where
-    # it asks `ip` about the interface (Debian 13's does), which has no kernel behind it, it is told.
+    # The only changes: where the base class gives up for want of an address it gets one; and where
+    # it asks `ip` about the interface, of which the kernel does not know (Debian 13's does), it is
+    # told.
     gives_up = "if not self.ip_addr:"
     if gives_up not in text:
         sys.exit(f"{TESTS}/base.py has no line '{gives_up}': without an address from here, the "
