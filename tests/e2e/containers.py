@@ -109,7 +109,9 @@ def mapped(user, words):
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
         os.execvp(words[0], words)
-    os.read(inside[0], 1)
+    os.close(inside[1])
+    if not os.read(inside[0], 1):
+        sys.exit("this machine allows no user namespaces")  # as in a chroot
     for name in ("uid_map", "gid_map"):
         with open(f"/proc/{child}/{name}", "w", encoding="ascii") as file:
             file.write(f"0 {user} 1000")
@@ -494,6 +496,8 @@ def main(weft, kind):
             skip(f"needs {program}")
     if run("unshare", "--mount", "--pid", "--net", "--fork", "true", check=False)[0] != 0:
         skip("this machine does not allow namespaces")
+    if kind == "users" and run("unshare", "--user", "true", check=False)[0] != 0:
+        skip("this machine allows no user namespaces")
     if os.environ.get("WEFT_IN_CONTAINER_TEST") != "1":
         # /run is the test's own, and all that it starts ends with it.
         os.environ["WEFT_IN_CONTAINER_TEST"] = "1"
