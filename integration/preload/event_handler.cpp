@@ -32,7 +32,7 @@ bool is_running(pid_t thread) {
 
 }  // namespace
 
-// On a busy machine a thread waits for the time slices of others, of some milliseconds each.
+// On a busy machine a thread waits for the time slices of others, of 3 ms each: these are ten.
 void await_event_handler(const kernel::CmFile& file) {
   constexpr int kSteps = 150;
   constexpr timespec kStep{.tv_sec = 0, .tv_nsec = 200'000};

@@ -5,13 +5,14 @@
 
 namespace weft::preload {
 
-// Before the last descriptor of the file is closed.
+// To be called before a descriptor of the file is closed.
 //
-// In programs such as rping, one thread handles the events and another one closes the channel when
-// the last of them is handled. Nothing makes it wait until the first one sleeps again, which would
-// be refused otherwise: they rely on that to take down what a connection has takes long enough, as
-// it does with a real NIC. So we wait while the thread that has got the last event is running and
-// has not asked for the next one, for some milliseconds at most.
+// In programs such as rping, one thread handles the events, and another one closes the channel when
+// the last of them is handled. If the first one then asks for the next event, it is told that there
+// is no such file, and ends the program with an error. Only time prevents that: with a real NIC, to
+// take a connection down takes long enough for the first thread to be asleep again. So we wait
+// while the thread that has got the last event is running and has not asked for the next one, for
+// 30 ms at most.
 void await_event_handler(const kernel::CmFile& file);
 
 }  // namespace weft::preload

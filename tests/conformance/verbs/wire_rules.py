@@ -170,7 +170,7 @@ class Packet:  # pylint: disable=too-many-instance-attributes
             "infiniband.bth.a": self.asks,
             "infiniband.bth.psn": self.psn,
         }
-        # tshark looks no further into a notification, and before 4.2 into an atomic write.
+        # tshark looks no further into a notification, and 4.0 not into an atomic write, either.
         further = {}
         if self.opcode != CNP:
             further["infiniband.invariant.crc"] = number(ip[-4:])
