@@ -278,7 +278,7 @@ def death(fabric):
               for spine in range(SPINES)]
     # Alive, it has an even share of the bytes.
     before = SPINES * passed[0] / sum(passed)
-    if lost == 0 or before >= WARM_UP_SHARE:
+    if lost == 0 or not 0 < before < WARM_UP_SHARE:
         raise RuntimeError(f"the spine did not die in the warm-up, but after {before:.0%} of all "
                            f"bytes, and lost {lost} frames")
     return lost, before

@@ -66,7 +66,7 @@ fake asan 0 0123456789abcdef
 expect 0 swarm "a swarm that passes"
 expect_asked "build release weft"
 expect 0 swarm_asan "equal digests"
-expect_asked "build asan weft" "build release"
+expect_asked "build asan weft" "build release weft"
 fake asan 0 0123456789abcdee
 expect 1 swarm_asan "other digests"
 fake asan 0 ""

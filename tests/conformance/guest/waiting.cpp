@@ -160,12 +160,15 @@ int closed_waiter() {
   return 0;
 }
 
-// The thread that closes does not wait for the one that handles events.
+// The thread that closes does not wait for the one that handles events, which is late each time. A
+// busy machine may make it later than it is waited for, but not again and again.
 int late_handler() {
+  constexpr int kRounds = 20;
+  int in_time = 0;
   struct sigaction action {};
   action.sa_handler = [](int) {};
   sigaction(SIGUSR1, &action, nullptr);
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < kRounds; ++round) {
     const int file = open_connections();
     bring_event(file);
     std::atomic<bool> handled = false;
@@ -192,8 +195,10 @@ int late_handler() {
       doze();
     }
     handler.join();
-    demand(error == EINTR, "the file is open until its reader sleeps");
+    demand(error == EINTR || error == EBADF, "it sleeps, or there is no such file");
+    in_time += error == EINTR ? 1 : 0;
   }
+  demand(in_time > kRounds / 2, "the file is open until its reader sleeps");
   return 0;
 }
 

@@ -132,6 +132,7 @@ void multi_receive() {
     e.post([&] { return fi_send(e.ep, out.data(), kSize, out.desc(), e.peer, &contexts[i]); });
   }
   std::size_t received = 0;
+  std::size_t given_back_early = 0;
   for (std::size_t sent = 0; received < kCount || sent < kCount;) {
     const fi_cq_tagged_entry entry = e.wait();
     const bool is_receive = (entry.flags & FI_RECV) != 0;
@@ -145,12 +146,15 @@ void multi_receive() {
     } else if (!is_receive && !is_given_back) {
       ++sent;
     }
-    // Although there is room: newer libraries do not hear of `least` once an endpoint is enabled.
     if (is_given_back && received < kCount) {
+      ++given_back_early;
       piece = {in.data() + received * kSize, in.size() - received * kSize};
       e.post([&] { return fi_recvmsg(e.ep, &request, FI_MULTI_RECV); });
     }
   }
+  // Libfabric 2 does not hear of `least` once an endpoint is enabled.
+  const bool is_deaf = FI_MAJOR(fi_version()) > 1;
+  require(given_back_early <= (is_deaf ? kCount / 2 : 0), "a buffer is given back with room in it");
   e.barrier();
 }
 

@@ -1,5 +1,8 @@
 // Owns the tests with stock Open MPI and with programs that stand on it, over the stock efa
 // provider.
+#include <regex>
+#include <string>
+
 #include "tests/conformance/json_lines.hpp"
 #include "tests/conformance/run_weft.hpp"
 
@@ -53,35 +56,37 @@ constexpr const char* kOneSided =
     "return all != 0; }";
 
 // Open MPI's one-sided calls by the device's reads and writes, instead of by messages. From version
-// 5 on it cannot have them beside libfabric's matching; it says MPI_ERR_WIN then.
-#define ONE_SIDED                                                   \
-  "$(mpirun.openmpi --version | grep -q 'MPI) 4' && echo " MATCHING \
-  " || echo --mca pml ob1 --mca btl_ofi_mode 2) --mca osc rdma --mca btl ofi,self"
+// 5 on it cannot have them beside libfabric's matching: it says MPI_ERR_WIN then.
+std::string one_sided() {
+  const bool is_old =
+      std::regex_search(run_shell("mpirun.openmpi --version").output, std::regex("\\) 4\\."));
+  return std::string(is_old ? MATCHING : "--mca pml ob1 --mca btl_ofi_mode 2 ") +
+         "--mca osc rdma --mca btl ofi,self";
+}
 
 struct OneSided {
   const char* name;
   int ranks;
-  const char* network;  // options of weft run
-  const char* arguments;
+  const char* network;              // options of weft run
+  const char* arguments = nullptr;  // one_sided()
 };
 class MpiOneSided : public ::testing::TestWithParam<OneSided> {};
 
 TEST_P(MpiOneSided, EveryElementIsRight) {
   WEFT_NEEDS("mpirun.openmpi");
   WEFT_NEEDS("mpicc.openmpi");
-  const Outcome outcome =
-      in_folder(std::string("printf '") + kOneSided + "' > a.c && mpicc.openmpi -o a a.c",
-                std::string(GetParam().network) + " -- " MPIRUN "-n " +
-                    std::to_string(GetParam().ranks) + " " + GetParam().arguments + " ./a",
-                120);
+  const Outcome outcome = in_folder(
+      std::string("printf '") + kOneSided + "' > a.c && mpicc.openmpi -o a a.c",
+      std::string(GetParam().network) + " -- " MPIRUN "-n " + std::to_string(GetParam().ranks) +
+          " " + (GetParam().arguments == nullptr ? one_sided() : GetParam().arguments) + " ./a",
+      120);
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, MpiOneSided,
-    ::testing::Values(OneSided{"Two", 2, "", ONE_SIDED}, OneSided{"Four", 4, "", ONE_SIDED},
-                      OneSided{"Eight", 8, "", ONE_SIDED},
-                      OneSided{"OutOfOrder", 4, "--device efa:reorder", ONE_SIDED},
+    ::testing::Values(OneSided{"Two", 2, ""}, OneSided{"Four", 4, ""}, OneSided{"Eight", 8, ""},
+                      OneSided{"OutOfOrder", 4, "--device efa:reorder"},
                       // Messages as well go by the device's reads and writes (mode 2 of btl_ofi).
                       OneSided{"TwoSidedToo", 2, "",
                                "--mca pml ob1 --mca btl ofi,self --mca btl_ofi_mode 2 "
@@ -107,8 +112,8 @@ TEST_P(MpiLauncher, CanStandOutsideToo) {
       "' > a.c && mpicc.openmpi -o a a.c; name=mpi$$; " WEFT_PROGRAM " up $name " + network +
       " >/dev/null && " + fault_command(fault) +
       "export OMPI_MCA_orte_tmpdir_base=$dir && FI_PROVIDER=efa timeout 200 " MPIRUN "-n " +
-      std::to_string(ranks) +
-      " " ONE_SIDED " sh -c '" WEFT_PROGRAM
+      std::to_string(ranks) + " " + one_sided() +
+      " sh -c '" WEFT_PROGRAM
       " exec \"$0\" h$((OMPI_COMM_WORLD_RANK + 1)) -- ./a' $name; code=$?; " WEFT_PROGRAM
       " status $name --json; " WEFT_PROGRAM " down $name >/dev/null; cd /; rm -r $dir; exit $code");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
