@@ -3,20 +3,18 @@
 """Made-up conversations of Linux, which asks, with ours; and real acknowledgements, so that what is
 made up here and what is read there are not wrong in the same way."""
 
-import socket
 import struct
 import unittest
 
 import frames
-from answers import DEAF_TIMES
+from made_up import (FIRST, IP6S, IPS, LAST, OTHER_QP, READ, answer, ask, with_bytes,
+                     with_new_icrc)
 
-MACS = {"ours": bytes.fromhex("02000a4d0101"), "Linux": bytes.fromhex("02000a4d0265")}
-IPS = {"ours": "10.77.1.1", "Linux": "10.77.2.101"}
-IP6S = {"ours": "fd77:6566:7400::aff:fe4d:101", "Linux": "fd77:6566:7400::aff:fe4d:265"}
-# Queue pairs.
-OUR_QP, LINUX_QP, OTHER_QP = 0x2F, 0x11, 0x12
-SEND_ONLY, READ, ACKNOWLEDGE, WANTS_ANSWER = 0x04, 0x0C, 0x11, 0x80
-FIRST, LAST = 0xFFFFFE, 0x000001  # PSNs: they begin again on the way
+# As docs/interop.md says, whatever answers.py says.
+TIMES = 4
+# Of the other services that Linux has, in the upper three bits of an opcode.
+UC, UD = 0x20, 0x60
+READ_RESPONSE_MIDDLE = 0x0E
 
 # By our device and by Linux 6.1, IPv4 and IPv6.
 REAL = [bytes.fromhex(frame) for frame in (
@@ -27,49 +25,8 @@ REAL = [bytes.fromhex(frame) for frame in (
     "02000a4d026502000a4d010186dd6000d113001c1140fd7765667400000000000afffe4d0101fd77656674000000"
     "00000afffe4d0265d11312b7001c00001100ffff00000063003e2b1e1f0000016063f75d")]
 
-
-def frame_of(source, to, headers, ips=None):
-    """An Ethernet frame with IP, UDP, these headers of RoCE, and an ICRC."""
-    ips = ips or IPS
-    udp = struct.pack("!HHHH", 0xC000, 4791, 8 + len(headers) + 4, 0)
-    if ":" in ips[source]:
-        kind, family = b"\x86\xdd", socket.AF_INET6
-        ip = struct.pack("!IHBB", 6 << 28, len(udp) + len(headers) + 4, 17, 64)
-    else:
-        kind, family = b"\x08\x00", socket.AF_INET
-        ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp) + len(headers) + 4, 0, 0x4000, 64, 17,
-                         0)
-    ip += b"".join(socket.inet_pton(family, ips[side]) for side in (source, to))
-    packet = bytearray(ip + udp + headers + bytes(4))
-    if family == socket.AF_INET:
-        packet[10:12] = (0xFFFF - frames.sum_of_words(ip)).to_bytes(2, "big")
-    packet[-4:] = frames.icrc_of(bytes(packet), len(ip))
-    return MACS[to] + MACS[source] + kind + bytes(packet)
-
-
-def bth(opcode, queue_pair, psn, flags=0):
-    return struct.pack("!BBHII", opcode, 0, 0xFFFF, queue_pair, flags << 24 | psn)
-
-
-def ask(psn, queue_pair=OUR_QP, opcode=SEND_ONLY, ips=None):
-    return frame_of("Linux", "ours", bth(opcode, queue_pair, psn, WANTS_ANSWER) + b"data", ips)
-
-
-def answer(psn, msn, queue_pair=LINUX_QP, syndrome=0x1F, ips=None):
-    return frame_of("ours", "Linux", bth(ACKNOWLEDGE, queue_pair, psn)
-                    + (syndrome << 24 | msn).to_bytes(4, "big"), ips)
-
-
-def with_bytes(frame, at, new):
-    return frame[:at] + new + frame[at + len(new):]
-
-
-def with_new_icrc(frame, udp=20):
-    return frame[:-4] + frames.icrc_of(frame[14:], udp)
-
-
 BEGIN = [ask(FIRST), answer(FIRST, 1)]
-IN_VAIN = [ask(LAST)] * DEAF_TIMES
+IN_VAIN = [ask(LAST)] * TIMES
 
 
 def is_deaf(conversation, addresses=(IPS["Linux"],)):
@@ -80,12 +37,35 @@ class AnswersTest(unittest.TestCase):
     def test_who_repeats_what_was_acknowledged_is_deaf(self):
         told = BEGIN + [ask(LAST), answer(LAST, 2)]
         self.assertTrue(is_deaf(told + IN_VAIN))
-        self.assertTrue(is_deaf(told + [ask(LAST), answer(LAST, 2)] * DEAF_TIMES))
+        self.assertTrue(is_deaf(told + [ask(LAST), answer(LAST, 2)] * TIMES))
         self.assertFalse(is_deaf(told + IN_VAIN[1:]))
         self.assertFalse(is_deaf(told + IN_VAIN, (IPS["ours"],)))
         told = [ask(FIRST, ips=IP6S), answer(FIRST, 1, ips=IP6S), ask(LAST, ips=IP6S),
-                answer(LAST, 2, ips=IP6S)] + [ask(LAST, ips=IP6S)] * DEAF_TIMES
+                answer(LAST, 2, ips=IP6S)] + [ask(LAST, ips=IP6S)] * TIMES
         self.assertTrue(is_deaf(told, (IP6S["Linux"],)))
+
+    def test_who_asks_for_no_answer_is_not(self):
+        told = BEGIN + [ask(LAST), answer(LAST, 2)]
+        self.assertFalse(is_deaf(told + [ask(LAST, flags=0)] * TIMES))
+        self.assertFalse(is_deaf(told + IN_VAIN[1:] + [ask(LAST, flags=0)] * TIMES))
+        self.assertTrue(is_deaf(told + [ask(LAST, flags=0)] + IN_VAIN))
+
+    def test_other_services_neither_ask_nor_answer(self):
+        for service in (UC, UD):
+            told = [ask(LAST), answer(LAST, 2)]
+            self.assertFalse(is_deaf(BEGIN + told + [ask(LAST, opcode=service | 4)] * TIMES))
+            self.assertFalse(is_deaf(BEGIN + [ask(LAST), answer(LAST, 2, opcode=service | 0x11)]
+                                     + IN_VAIN))
+            # Neither does it take away from what is known of RC: who was answered, and what the
+            # last request was.
+            other = [ask(LAST, OTHER_QP, opcode=service | 4)]
+            self.assertTrue(is_deaf(BEGIN + other + told + IN_VAIN))
+            self.assertTrue(is_deaf(BEGIN + told + [ask(LAST + 1, opcode=service | 4)] + IN_VAIN))
+
+    def test_data_for_the_other_side_asks_for_nothing(self):
+        told = BEGIN + [ask(LAST), answer(LAST, 2)]
+        self.assertFalse(is_deaf(told + [ask(LAST, opcode=READ_RESPONSE_MIDDLE)] * TIMES))
+        self.assertTrue(is_deaf(told + [ask(LAST + 1, opcode=READ_RESPONSE_MIDDLE)] + IN_VAIN))
 
     def test_who_was_not_told_is_not(self):
         self.assertFalse(is_deaf(BEGIN + [ask(LAST)] + IN_VAIN))
@@ -99,10 +79,10 @@ class AnswersTest(unittest.TestCase):
 
     def test_only_the_last_request_is_asked_in_vain(self):
         told = BEGIN + [ask(0), answer(0, 2)]
-        self.assertFalse(is_deaf(told + [ask(LAST)] + [ask(0)] * DEAF_TIMES))
-        self.assertFalse(is_deaf(told + [ask(LAST, opcode=READ)] + [ask(0)] * DEAF_TIMES))
+        self.assertFalse(is_deaf(told + [ask(LAST)] + [ask(0)] * TIMES))
+        self.assertFalse(is_deaf(told + [ask(LAST, opcode=READ)] + [ask(0)] * TIMES))
         # What went by another way does not count.
-        self.assertTrue(is_deaf(told + [ask(LAST, OTHER_QP)] + [ask(0)] * DEAF_TIMES))
+        self.assertTrue(is_deaf(told + [ask(LAST, OTHER_QP)] + [ask(0)] * TIMES))
 
     def test_the_answer_has_to_go_to_the_queue_pair_that_asks(self):
         self.assertFalse(is_deaf(BEGIN + [ask(LAST), answer(LAST, 2, OTHER_QP)] + IN_VAIN))
@@ -138,6 +118,9 @@ class AnswersTest(unittest.TestCase):
             "fragment": with_new_icrc(with_bytes(
                 with_bytes(good, 20, b"\x60"), 24, struct.pack(
                     "!H", (int.from_bytes(good[24:26], "big") - 0x2000) % 0xFFFF))),
+            "the last fragment, eight bytes on": with_new_icrc(with_bytes(
+                with_bytes(good, 21, b"\x01"), 24, struct.pack(
+                    "!H", (int.from_bytes(good[24:26], "big") - 1) % 0xFFFF))),
         }
         for what, frame in wrong.items():
             self.assertFalse(is_deaf(BEGIN + [ask(LAST), frame] + IN_VAIN), what)
@@ -154,7 +137,7 @@ class AnswersTest(unittest.TestCase):
         account.forget_answers()
         account.read(IN_VAIN)
         self.assertFalse(account.answers.is_deaf((IPS["Linux"],)))
-        self.assertEqual(account.frames, 4 + DEAF_TIMES)
+        self.assertEqual(account.frames, 4 + TIMES)
 
 
 class PacketTest(unittest.TestCase):
