@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # Owns the proof that judge.py excuses what was lost on the way, and nothing else.
+import re
 import unittest
 from pathlib import Path
 
 import frames
 import judge
-from cases import Case, all_cases
+from cases import REFUSALS, Case, all_cases
 from judge import Drops, End
 
 OURS, LINUX = "10.77.1.1", "10.77.2.101"
@@ -13,7 +14,17 @@ CASE = Case("case", "server", "client", says="all right")
 UNRELIABLE = Case("case", "server", "client", unreliable=True)
 REFUSES = Case("reject", "", "client", codes=range(1, 256))
 WELL, HANGS = (0, "all right"), (None, "")
-FAILS, GIVES_UP = (1, "no memory"), (1, f"12: {judge.GIVEN_UP}")
+# As libibverbs and perftest say it.
+REPEATED = "transport retry counter exceeded"
+FAILS, GIVES_UP = (1, "no memory"), (1, f"12: {REPEATED}")
+
+# Each reason for which weft drops a frame, and what it says of a job. They are written out here: a
+# new one has to be judged before this test passes again.
+LOST = {"not_receiving", "network_full", "queue_full", "link_down", "loss", "burst", "grey",
+        "host_paused"}
+LATE = {"no_process"}
+WRONG = {"malformed", "wrong_source", "no_nic", "corrupted", "oversize", "no_route"}
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def drops(lost_out=0, dropped_in=0, unproved_in=0, **dropped):
@@ -23,9 +34,25 @@ def drops(lost_out=0, dropped_in=0, unproved_in=0, **dropped):
     return Drops({"ports": [port], "counters": {"dropped": dropped}})
 
 
+def names_in(source, kind):
+    """What its to_string() gives for each member of that enumeration."""
+    text = (ROOT / source).read_text(encoding="utf-8")
+    body = re.search(rf"^const char\* to_string\({kind} \w+\) {{$(.*?)^}}$", text,
+                     re.DOTALL | re.MULTILINE)[1]
+    named = dict(re.findall(rf'case {kind}::(\w+):\s*return "(\w+)";', body))
+    assert len(named) == body.count("case ") > 0, f"{source} is not read right"
+    return set(named.values())
+
+
 class DropsTest(unittest.TestCase):
+    def test_each_reason_that_weft_has_is_judged(self):
+        self.assertEqual(names_in("emu/daemon/switchboard.cpp", "FrameDrop")
+                         | names_in("emu/fabric/fabric.cpp", "LossReason"), LOST | LATE | WRONG)
+        self.assertEqual(judge.LOST, LOST)
+        self.assertEqual(judge.LATE, LATE)
+
     def test_what_the_network_loses_is_lost(self):
-        for reason in sorted(judge.LOST) + ["lost_out"]:
+        for reason in sorted(LOST) + ["lost_out"]:
             before, after = drops(**{reason: 3}), drops(**{reason: 5})
             self.assertEqual(after.lost_since(before), 2, reason)
             self.assertEqual(after.wrong_since(before, 0), [], reason)
@@ -37,8 +64,7 @@ class DropsTest(unittest.TestCase):
 
     def test_what_nobody_should_have_sent_is_wrong_and_excuses_nothing(self):
         # One that weft does not have yet is wrong until somebody says what it means.
-        for reason in ("malformed", "wrong_source", "no_nic", "corrupted", "oversize", "no_route",
-                       "dropped_in", "unproved_in", "to_be_invented"):
+        for reason in sorted(WRONG) + ["dropped_in", "unproved_in", "to_be_invented"]:
             before, after = drops(), drops(**{reason: 2})
             self.assertEqual(after.lost_since(before), 0, reason)
             self.assertEqual(after.wrong_since(before, 0),
@@ -91,6 +117,19 @@ class EndsTest(unittest.TestCase):
             self.assertIs(self.verdict(client, server, lost=0, asker=asker), judge.Failure)
             self.assertIs(self.verdict(client, server, lost=1, asker=asker), judge.LastWordLost)
 
+    def test_who_gives_up_is_excused_only_beside_one_that_has_ended_well(self):
+        said = (0, f"all right, and once: {REPEATED}")
+        for asker in ("ours", "Linux"):
+            self.assertIsNone(self.verdict(said, WELL, lost=1, asker=asker))
+            self.assertIsNone(self.verdict(WELL, said, lost=1, asker=asker))
+            for client, server in ((GIVES_UP, FAILS), (FAILS, GIVES_UP), (GIVES_UP, GIVES_UP),
+                                   (said, FAILS), (FAILS, said)):
+                self.assertIs(self.verdict(client, server, lost=1, asker=asker), judge.Failure)
+            # Words that are nearly the same say something else.
+            for words in ("RNR retry counter exceeded", "transport retry counter", "exceeded"):
+                for ends in (((1, words), WELL), (WELL, (1, words))):
+                    self.assertIs(self.verdict(*ends, lost=1, asker=asker), judge.Failure)
+
     def test_ours_gives_up_and_does_not_hang(self):
         for client, server, asker in ((WELL, HANGS, "Linux"), (HANGS, WELL, "ours")):
             self.assertIs(self.verdict(client, server, lost=1, asker=asker), judge.Failure)
@@ -101,6 +140,11 @@ class EndsTest(unittest.TestCase):
         self.assertIs(self.verdict(HANGS, HANGS, lost=1), judge.Failure)
         self.assertIs(self.verdict(HANGS, HANGS, lost=0, case=UNRELIABLE), judge.Failure)
         self.assertIs(self.verdict(HANGS, HANGS, lost=1, case=UNRELIABLE), judge.MessageLost)
+        for one, other in ((HANGS, FAILS), (HANGS, GIVES_UP)):
+            for asker in ("ours", "Linux"):
+                for ends in ((one, other), (other, one)):
+                    self.assertIs(self.verdict(*ends, lost=1, case=UNRELIABLE, asker=asker),
+                                  judge.Failure)
 
     def test_linux_is_deaf_only_if_it_is_the_one_that_does_not_end(self):
         deaf = {"is_deaf": True}
@@ -166,7 +210,12 @@ class NaksTest(unittest.TestCase):
         self.assertEqual(self.wrong({(LINUX, refusal): 1}, asked_for=[refusal]),
                          [f"{LINUX} answers 'invalid request' 1 times"])
         self.assertEqual(len(self.wrong({(OURS, refusal): 1})), 1)
-        self.assertEqual(self.wrong({(OURS, frames.NOT_READY): 5}), [])
+        self.assertEqual(self.wrong({(OURS, "receiver not ready"): 5}), [])
+        # None of them is right by itself, nor one that has no name.
+        for name in sorted(REFUSALS) + ["invalid RD request", "code 5"]:
+            for source in (OURS, LINUX):
+                self.assertEqual(self.wrong({(source, name): 1}, 9),
+                                 [f"{source} answers '{name}' 1 times"])
 
 
 class AgainTest(unittest.TestCase):
