@@ -132,13 +132,6 @@ class AnswersTest(unittest.TestCase):
         around = [ask(FIRST), answer(FIRST, 0xFFFFFF), ask(LAST), answer(LAST, 0)]
         self.assertTrue(is_deaf(around + IN_VAIN))
 
-    def test_what_was_answered_is_forgotten(self):
-        account = frames.account_of(BEGIN + [ask(LAST), answer(LAST, 2)])
-        account.forget_answers()
-        account.read(IN_VAIN)
-        self.assertFalse(account.answers.is_deaf((IPS["Linux"],)))
-        self.assertEqual(account.frames, 4 + TIMES)
-
 
 class PacketTest(unittest.TestCase):
     def test_real_acknowledgements_are_right(self):

@@ -218,17 +218,13 @@ class Account:
                 name = FALSE_GAP
             self.naks[source, name] += 1
 
-    def forget_answers(self):
-        """What one job's packets were answered says nothing of the next one's."""
-        self.answers = Answers()
-
     def __str__(self):
         naks = ", ".join(f"{source} {name}: {count}"
                          for (source, name), count in sorted(self.naks.items()))
         return (f"{self.frames} RoCE frames ({self.ipv6} by IPv6), {len(self.opcodes)} opcodes, "
                 f"{len(self.wrong_icrc)} with a wrong ICRC; NAKs: {naks or 'none'}")
 
-    # Without the answers, which are of a single job.
+    # Without what is of a single job: the reports, the answers and what waits for a receiver.
     def take_in(self, other):
         self.frames += other.frames
         self.ipv6 += other.ipv6

@@ -323,7 +323,6 @@ class Suite:
             self.gids = {side.name: self.gid_indices(side) for side in (self.ours, self.guest)}
             self.capture = frames.Capture(capture)
             self.account = frames.Account()
-            self.job = frames.Account()  # of frames since the last job that was judged
             self.take_account()  # of the guest's beginning, which is no job's
             self.again = []  # names of the jobs that were tried again, once for each time
         except BaseException:
@@ -348,41 +347,56 @@ class Suite:
 
     def run_until_heard(self, name, case, server, client):
         for attempt in range(ATTEMPTS):
-            excuse = self.run(case, server, client)
-            if excuse is None:
-                return
-            if attempt + 1 == ATTEMPTS:
-                raise excuse
-            self.again.append(name)
-            print(f"again           {name}: {excuse.what}")
+            try:
+                return self.run(case, server, client)
+            except LastWordLost as excuse:
+                if attempt + 1 == ATTEMPTS:
+                    raise
+                self.again.append(name)
+                print(f"again           {name}: {excuse.what}")
+
+    def begin(self):
+        """(what weft has dropped so far, the Account of frames until then). These are no job's: a
+        report to routers among them excuses nothing later, an answer tells nobody anything."""
+        early = frames.Account()
+        while True:
+            before = self.drops()
+            account = self.take_account()
+            early.take_in(account)
+            # Nobody knows whether a report came before or after the count: once more.
+            if account.reports == 0:
+                return before, early
 
     def run(self, case, server, client):
-        """None, or the LastWordLost for which it may be tried again. Only what was lost during this
-        try excuses it, and what both sides have sent meanwhile has to be right in any case."""
-        before = self.drops()
-        self.read_capture()
-        self.job.forget_answers()
+        """Raises a Failure if it does not go well: a LastWordLost if it may be tried again. Only
+        what was lost during this try excuses it, and what both sides have sent meanwhile has to be
+        right in any case."""
+        before, early = self.begin()
         ends, told = self.run_programs(case, server, client)
         # First weft's count, then the capture: so each report to routers that is counted was read.
         drops = self.drops()
         account = self.take_account()
-        lost, excuse = drops.lost_since(before), None
+        lost = drops.lost_since(before)
+        wrong = judge.wrong_words(case, ends, lost, self.lossy)
+        wrong += drops.wrong_since(before, account.reports)
+        # What was lost before the job is not known, so any gap is right there.
+        for seen, gaps in ((early, math.inf), (account, math.inf if self.lossy else lost)):
+            wrong += judge.wrong_icrcs(seen)
+            wrong += judge.wrong_naks(seen, case.naks, self.addresses(server.name),
+                                      self.addresses("Linux"), gaps)
         try:
             is_deaf = account.answers.is_deaf(self.addresses("Linux"))
             judge.judge_ends(case, *ends, lost, is_deaf, told)
-        except LastWordLost as one:
-            excuse = one
-        wrong = [f"ICRC wrong in a frame: {frame}" for frame in account.wrong_icrc[:5]]
-        wrong += judge.wrong_words(case, ends, lost, self.lossy)
-        wrong += drops.wrong_since(before, account.reports)
-        wrong += judge.wrong_naks(account, case.naks, self.addresses(server.name),
-                                  self.addresses("Linux"), math.inf if self.lossy else lost)
-        if excuse is None:
-            seen = {name for _, name in account.naks}
-            wrong += [f"nobody answers '{name}'" for name in sorted(case.naks - seen)]
+            # Who has not come to the end may not have come to these.
+            given = {name for _, name in account.naks}
+            wrong += [f"nobody answers '{name}'" for name in sorted(case.naks - given)]
+        except Failure as failure:
+            if not wrong:
+                raise
+            wrong.append(str(failure))
+        # Nothing excuses what is wrong in a frame or a word: this is no LastWordLost.
         if wrong:
             raise Failure("\n".join(wrong))
-        return excuse
 
     def run_programs(self, case, server, client):
         """((End of the client, End of the server or None), a text for whoever looks for why)"""
@@ -435,12 +449,9 @@ class Suite:
         """Of a job that has failed already: the next one is not to be blamed."""
         self.take_account()
 
-    def read_capture(self):
-        self.job.read(self.capture.new_frames())
-
     def take_account(self):
-        self.read_capture()
-        account, self.job = self.job, frames.Account()
+        """Of the frames since the last one."""
+        account = frames.account_of(self.capture.new_frames())
         self.account.take_in(account)
         return account
 

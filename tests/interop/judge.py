@@ -126,6 +126,11 @@ def wrong_words(case, ends, lost, lossy):
             for end in ends if end is not None and case.if_lost in end.said]
 
 
+def wrong_icrcs(account):
+    """[what is wrong]. A few frames are enough to see why."""
+    return [f"ICRC wrong in a frame: {frame}" for frame in account.wrong_icrc[:5]]
+
+
 def wrong_naks(account, asked_for, server, linux, gaps):
     """[what is wrong]. `asked_for`: names of refusals that the server has to give; `server` and
     `linux`: addresses of these; `gaps`: how many "PSN sequence errors" there may be."""
