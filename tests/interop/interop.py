@@ -359,13 +359,14 @@ class Suite:
         """(what weft has dropped so far, the Account of frames until then). These are no job's: a
         report to routers among them excuses nothing later, an answer tells nobody anything."""
         early = frames.Account()
-        while True:
+        for _ in range(ATTEMPTS):
             before = self.drops()
             account = self.take_account()
             early.take_in(account)
             # Nobody knows whether a report came before or after the count: once more.
             if account.reports == 0:
                 return before, early
+        raise Failure("the guest sends reports to multicast routers all the time")
 
     def run(self, case, server, client):
         """Raises a Failure if it does not go well: a LastWordLost if it may be tried again. Only
