@@ -37,6 +37,10 @@ inline long read(int fd, void* to, std::size_t size) { return syscall(SYS_read, 
 inline int ioctl(int fd, unsigned long request, void* argument) {
   return static_cast<int>(syscall(SYS_ioctl, fd, request, argument));
 }
+inline void make_nonblocking(int fd) {
+  const long flags = syscall(SYS_fcntl, fd, F_GETFL);
+  syscall(SYS_fcntl, fd, F_SETFL, flags | O_NONBLOCK);
+}
 [[nodiscard]] inline bool is_open(int fd) { return syscall(SYS_fcntl, fd, F_GETFD) >= 0; }
 inline int close(int fd) {
   forget_fd(fd);

@@ -24,10 +24,13 @@ StreamPair::~StreamPair() {
   if (ends_ == nullptr) {
     return;
   }
-  // What lies there would wake who sleeps on, again and again.
-  std::array<std::byte, 256> unread;
-  while (ends_->holders.load(std::memory_order_relaxed) > 1 &&
-         native::receive(ends_->duplicate, unread.data(), unread.size(), MSG_DONTWAIT) > 0) {
+  if (ends_->holders.load(std::memory_order_relaxed) > 1) {
+    // What lies there would wake who sleeps on. Whoever begins to sleep, or begins again after a
+    // signal, is to know that nothing comes any more.
+    std::array<std::byte, 256> unread;
+    while (native::receive(ends_->duplicate, unread.data(), unread.size(), MSG_DONTWAIT) > 0) {
+    }
+    native::make_nonblocking(ends_->duplicate);
   }
   let_go(*ends_);
 }

@@ -20,7 +20,8 @@ void let_go(StreamEnds& ends);
 class StreamPair {
  public:
   StreamPair() = default;
-  // A thread that sleeps at the pair's ends is not woken, now or later.
+  // A thread that sleeps at the pair's ends is not woken, now or later. One that begins to sleep
+  // there does not (EAGAIN).
   ~StreamPair();
   StreamPair(const StreamPair&) = delete;
   StreamPair& operator=(const StreamPair&) = delete;

@@ -12,6 +12,11 @@
 #include "integration/preload/fd_table.hpp"
 
 namespace weft::preload {
+namespace {
+
+constinit int nowhere = -1;  // nothing can be read from it, or written to it
+
+}  // namespace
 
 int keep_own(int fd) {
   int high = fd;
@@ -40,12 +45,16 @@ Inode inode_of(int fd) {
   return syscall(SYS_fstat, fd, &status) == 0 ? Inode{status.st_dev, status.st_ino} : Inode{};
 }
 
-void lead_nowhere(int fd) {
-  const auto nowhere = static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/", O_PATH | O_CLOEXEC));
-  if (nowhere >= 0) {
-    syscall(SYS_dup3, nowhere, fd, O_CLOEXEC);
-    syscall(SYS_close, nowhere);
+void keep_nowhere() {
+  if (nowhere < 0) {
+    nowhere = kernel::native::move_high(kernel::native::open("/", O_PATH | O_CLOEXEC));
   }
+}
+void forget_nowhere() { nowhere = -1; }
+
+void lead_nowhere(int fd) {
+  keep_nowhere();
+  syscall(SYS_dup3, nowhere, fd, O_CLOEXEC);
 }
 
 bool has_no_descriptor_left() {

@@ -24,7 +24,10 @@ struct Inode {
 
 // Lets `fd` lead nowhere until the program's close() has closed it. Another thread may use it in
 // between. It must find a closed descriptor then, and not the socket or the memory from which the
-// device file was made.
+// device file was made. There may be no number left then, so one is kept for it. These are called
+// under the lock of the table of files.
+void keep_nowhere();
+void forget_nowhere();  // somebody else closes it
 void lead_nowhere(int fd);
 
 // This process has as many as it may.

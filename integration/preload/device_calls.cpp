@@ -49,8 +49,9 @@ template <class Work>
 ssize_t attempt(int fd, WaitingCall& call, const Work& work) {
   const srd::Uncancellable here;
   const auto file = call.at == nullptr ? file_of(fd) : file_with(*call.at);
-  call.sleeps = call.at != nullptr && file == nullptr;
-  return call.sleeps ? -1 : with_file(fd, file, work);
+  call.is_closed = call.at != nullptr && file == nullptr;
+  call.sleeps = call.is_closed;
+  return call.is_closed ? -1 : with_file(fd, file, work);
 }
 
 [[gnu::noinline]] ssize_t try_write(int fd, const void* buffer, std::size_t size,

@@ -4,6 +4,8 @@
 #include <time.h>
 
 #include <array>
+#include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <string_view>
 
@@ -20,7 +22,7 @@ bool is_running(pid_t thread) {
   std::snprintf(path.data(), path.size(), "/proc/self/task/%d/stat", thread);
   const int fd = native::open(path.data(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
-    return false;  // it has ended
+    return errno == EMFILE || errno == ENFILE;  // else it has ended; without a number, who knows
   }
   std::array<char, 64> text;  // "number (name) state ...", and a name has 15 bytes at most
   const long size = native::read(fd, text.data(), text.size());
@@ -34,15 +36,16 @@ bool is_running(pid_t thread) {
 
 // On a busy machine a thread waits for the time slices of others, of 3 ms each: these are ten.
 void await_event_handler(const kernel::CmFile& file) {
-  constexpr int kSteps = 150;
+  constexpr std::chrono::milliseconds kPatience{30};
   constexpr timespec kStep{.tv_sec = 0, .tv_nsec = 200'000};
-  for (int i = 0; i < kSteps; ++i) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  do {
     const pid_t handler = file.event_handler();
     if (handler == 0 || handler == native::thread_id() || !is_running(handler)) {
       return;
     }
     nanosleep(&kStep, nullptr);
-  }
+  } while (std::chrono::steady_clock::now() < end);
 }
 
 }  // namespace weft::preload

@@ -5,7 +5,7 @@
 
 namespace weft::preload {
 
-// To be called before a descriptor of the file is closed.
+// To be called before the last descriptor of the file is closed.
 //
 // In programs such as rping, one thread handles the events, and another one closes the channel when
 // the last of them is handled. If the first one then asks for the next event, it is told that there

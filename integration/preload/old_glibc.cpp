@@ -39,6 +39,10 @@ WEFT_FORMER(int, pthread_join, pthread_t, void**);
 WEFT_FORMER(int, pthread_detach, pthread_t);
 WEFT_FORMER(int, pthread_once, pthread_once_t*, void (*)());
 WEFT_FORMER(int, __pthread_key_create, pthread_key_t*, void (*)(void*));
+WEFT_FORMER(int, pthread_key_create, pthread_key_t*, void (*)(void*));
+WEFT_FORMER(void*, pthread_getspecific, pthread_key_t);
+WEFT_FORMER(int, pthread_setspecific, pthread_key_t, const void*);
+WEFT_FORMER(void, pthread_testcancel, void);
 
 void* __wrap_dlsym(void* library, const char* name) { return old_dlsym(library, name); }
 int __wrap_pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
@@ -53,6 +57,14 @@ int __wrap_pthread_once(pthread_once_t* once, void (*run)()) { return old_pthrea
 int __wrap___pthread_key_create(pthread_key_t* key, void (*destroy)(void*)) {
   return old___pthread_key_create(key, destroy);
 }
+int __wrap_pthread_key_create(pthread_key_t* key, void (*destroy)(void*)) {
+  return old_pthread_key_create(key, destroy);
+}
+void* __wrap_pthread_getspecific(pthread_key_t key) { return old_pthread_getspecific(key); }
+int __wrap_pthread_setspecific(pthread_key_t key, const void* value) {
+  return old_pthread_setspecific(key, value);
+}
+void __wrap_pthread_testcancel() { old_pthread_testcancel(); }
 
 // 2.38: the same, but they know C23's binary numbers ("0b1"), which nothing here reads.
 WEFT_FORMER(long, strtol, const char*, char**, int);

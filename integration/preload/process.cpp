@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -163,6 +164,7 @@ void in_child_after_fork() {
   // Kept files can still be found through their channels. To close one would wait for the lock of
   // a NIC, whose holder may be a thread that the child does not have.
   self.channels.clear();
+  forget_nowhere();
   for (int fd = 0; fd < FdTable::end(); ++fd) {
     if (FdTable::is_private(fd)) {
       kernel::native::close(fd);
@@ -259,6 +261,7 @@ devices::Connections* connections() {
 
 // The caller holds the mutex.
 void add(int fd, std::shared_ptr<OpenFile> file, std::uint8_t kind) {
+  keep_nowhere();
   process().files[fd] = {std::move(file), inode_of(fd)};
   FdTable::set(fd, kind);
 }
@@ -316,6 +319,18 @@ void Listener::made_channel(const Touched& made) {
     self.channels[made.channel] = found->second.file;
     FdTable::set(made.channel, FdTable::kChannel);
   }
+}
+
+// The file of connections whose only number this is, or null.
+std::shared_ptr<kernel::CmFile> connections_of_last(int fd) {
+  auto file = connections_file(fd);
+  Process& self = process();
+  const Guard guard(self.mutex);
+  const auto is_same = [&](const auto& entry) {
+    return entry.second.file != nullptr && entry.second.file->connections.get() == file.get();
+  };
+  const bool is_last = guard && file != nullptr && std::ranges::count_if(self.files, is_same) == 1;
+  return is_last ? std::move(file) : nullptr;
 }
 
 // What `fd` stood for, or nothing; it stands for nothing from now on.
@@ -504,8 +519,8 @@ void closing(int fd) {
     return;
   }
   const srd::Uncancellable here;
-  if (const auto file = file_of(fd); file != nullptr && file->connections != nullptr) {
-    await_event_handler(*file->connections);
+  if (const auto file = connections_of_last(fd); file != nullptr) {
+    await_event_handler(*file);
   }
   Closed closed = take(fd);
   if (closed.of_channel != nullptr && !is_entered(*closed.of_channel)) {

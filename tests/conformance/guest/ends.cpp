@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "tests/conformance/guest/cases.hpp"
+#include "tests/conformance/guest/full_process.hpp"
 #include "tests/conformance/guest/own_queue.hpp"
 #include "tests/conformance/guest/ranks.hpp"
 
@@ -142,9 +143,11 @@ int cancelled_poller() {
   return 0;
 }
 
+namespace {
+
 // A thread writes to a device file while another one closes it: it finds the file open or closed,
 // and nothing in between, such as the socket behind it.
-int closed_while_written() {
+int closed_while_written(bool use_up_numbers) {
   signal(SIGPIPE, [](int) { _exit(3); });
   static std::atomic<int> file{-1};
   static std::atomic<bool> writes{false};
@@ -166,6 +169,7 @@ int closed_while_written() {
     const char* const name = round % 2 == 0 ? "/dev/infiniband/rdma_cm" : "/dev/infiniband/uverbs0";
     const int fd = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK);
     demand(fd >= 0, name);
+    const FullProcess full(use_up_numbers);
     file = fd;
     std::this_thread::yield();
     close(fd);
@@ -179,6 +183,11 @@ int closed_while_written() {
   demand(wrong == 0, wrong > 0 ? std::strerror(wrong) : "a command that is none was taken");
   return 0;
 }
+
+}  // namespace
+
+int closed_while_written() { return closed_while_written(false); }
+int closed_while_written_in_a_full_process() { return closed_while_written(true); }
 
 // Calls that are no points of cancellation, by a thread that is to be cancelled: of files and
 // interfaces for which the library itself opens files.

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 
 #include "emu/kernel/abi/ucma.hpp"
 #include "tests/conformance/guest/cases.hpp"
+#include "tests/conformance/guest/full_process.hpp"
 #include "tests/conformance/guest/ranks.hpp"
 
 namespace weft::conformance {
@@ -42,6 +44,13 @@ int open_connections(int flags = 0) {
   const int file = open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC | flags);
   demand(file >= 0, "the device file of connection management");
   return file;
+}
+
+void on_signal(int flags) {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  action.sa_flags = flags;
+  sigaction(SIGUSR1, &action, nullptr);
 }
 
 void doze() { std::this_thread::sleep_for(std::chrono::milliseconds{2}); }
@@ -134,9 +143,7 @@ int cancelled_waiter() {
 // It sleeps on, as in the kernel, whatever becomes of the number; and the next signal ends its
 // call, also one that comes with the close.
 int closed_waiter() {
-  struct sigaction action {};
-  action.sa_handler = [](int) {};  // without SA_RESTART
-  sigaction(SIGUSR1, &action, nullptr);
+  on_signal(0);
   for (int round = 0; round < 100; ++round) {
     const int file = open_connections();
     Waiter waiter(file);
@@ -160,14 +167,85 @@ int closed_waiter() {
   return 0;
 }
 
+// With SA_RESTART, the kernel begins the call again, by the number that it was given.
+int restarted_waiter() {
+  on_signal(SA_RESTART);
+  for (int round = 0; round < 50; ++round) {
+    const int file = open_connections();
+    Waiter waiter(file);
+    waiter.await_sleep();
+    pthread_kill(waiter.thread, SIGUSR1);
+    doze();
+    waiter.await_sleep();
+    if (round % 2 == 0) {
+      bring_event(file);
+    } else {
+      close(file);
+      pthread_kill(waiter.thread, SIGUSR1);
+    }
+    (void)waiter.join();
+    demand(waiter.error == (round % 2 == 0 ? 0 : EBADF), "it goes on as long as its file is open");
+    if (round % 2 == 0) {
+      close(file);
+    }
+  }
+  return 0;
+}
+
+// More often than there are numbers for files.
+int cancelled_waiters() {
+  for (int round = 0; round < 400; ++round) {
+    const int file = open_connections();
+    Waiter waiter(file);
+    waiter.await_sleep();
+    pthread_cancel(waiter.thread);
+    demand(waiter.join() == PTHREAD_CANCELED, "it is cancelled in its sleep");
+    close(file);
+  }
+  return 0;
+}
+
+// What remains open can be asked for the next event: there is nobody to wait for.
+int closed_duplicate() {
+  const int file = open_connections();
+  bring_event(file);
+  std::atomic<bool> handled = false;
+  std::atomic<bool> stop = false;
+  std::thread handler([&] {
+    ucma::EventReply event{};
+    demand(ask(file, ucma::Command::get_event,
+               ucma::GetEvent{reinterpret_cast<std::uint64_t>(&event)}, &event) > 0,
+           "an event");
+    handled = true;
+    while (!stop) {
+    }
+  });
+  while (!handled) {
+    std::this_thread::yield();
+  }
+  const auto times_slept = [] {
+    rusage usage{};
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_nvcsw;
+  };
+  const int other = fcntl(file, F_DUPFD_CLOEXEC, 0);
+  const long slept = times_slept();
+  close(other);
+  demand(times_slept() - slept < 10, "a close that waits for nobody");
+  stop = true;
+  handler.join();
+  close(file);
+  return 0;
+}
+
+namespace {
+
 // The thread that closes does not wait for the one that handles events, which is late each time. A
 // busy machine may make it later than it is waited for, but not again and again.
-int late_handler() {
+int late_handlers(bool use_up_numbers) {
   constexpr int kRounds = 20;
   int in_time = 0;
-  struct sigaction action {};
-  action.sa_handler = [](int) {};
-  sigaction(SIGUSR1, &action, nullptr);
+  on_signal(0);
   for (int round = 0; round < kRounds; ++round) {
     const int file = open_connections();
     bring_event(file);
@@ -189,6 +267,7 @@ int late_handler() {
     while (!handled) {
       std::this_thread::yield();
     }
+    const FullProcess full(use_up_numbers);
     close(file);
     while (error == -1) {
       pthread_kill(handler.native_handle(), SIGUSR1);
@@ -201,5 +280,10 @@ int late_handler() {
   demand(in_time > kRounds / 2, "the file is open until its reader sleeps");
   return 0;
 }
+
+}  // namespace
+
+int late_handler() { return late_handlers(false); }
+int late_handler_of_a_full_process() { return late_handlers(true); }
 
 }  // namespace weft::conformance

@@ -36,41 +36,23 @@ TEST(Ends, ExitFromASignalHandlerInTheMidstOfProgress) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
-// The command that waits for an event of rdma_cm is a write() that sleeps, so the thread can be
-// cancelled in it. Only soft-RoCE devices have rdma_cm.
-TEST(Ends, AThreadIsCancelledWhileItWaitsForConnections) {
+// Files of rdma_cm, which only soft-RoCE devices have, and whoever waits there for events.
+class Connections : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Connections, Succeed) {
   WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
-  const Outcome outcome =
-      run_shell("timeout 60 " WEFT_PROGRAM " run -q --no-prefix --device rxe -- " WEFT_GUEST
-                " cancelled_waiter");
+  const Outcome outcome = run_shell("ulimit -n 1024; timeout 60 " WEFT_PROGRAM
+                                    " run -q --no-prefix --device rxe -- " WEFT_GUEST " " +
+                                    std::string(GetParam()));
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
-// Linux's sleeper keeps its file, and only a signal or an event ends its sleep.
-TEST(Ends, AFileIsClosedWhileAnotherThreadWaitsInIt) {
-  WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
-  const Outcome outcome =
-      run_shell("timeout 60 " WEFT_PROGRAM " run -q --no-prefix --device rxe -- " WEFT_GUEST
-                " closed_waiter");
-  EXPECT_EQ(outcome.code, 0) << outcome.output;
-}
-
-// As rping does: nothing but time keeps its two threads in order.
-TEST(Ends, AFileIsClosedBeforeTheHandlerOfItsLastEventIsBack) {
-  WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
-  const Outcome outcome = run_shell(
-      "timeout 60 " WEFT_PROGRAM " run -q --no-prefix --device rxe -- " WEFT_GUEST " late_handler");
-  EXPECT_EQ(outcome.code, 0) << outcome.output;
-}
-
-// The writer must find a device file or none, never the socket that stands in for it.
-TEST(Ends, AFileIsClosedWhileAnotherThreadWritesToIt) {
-  WEFT_NEEDS_BUILT(WEFT_GUEST, "libibverbs-dev with EFA")
-  const Outcome outcome =
-      run_shell("timeout 60 " WEFT_PROGRAM " run -q --no-prefix --device rxe -- " WEFT_GUEST
-                " closed_while_written");
-  EXPECT_EQ(outcome.code, 0) << outcome.output;
-}
+INSTANTIATE_TEST_SUITE_P(Guest, Connections,
+                         ::testing::Values("cancelled_waiter", "cancelled_waiters", "closed_waiter",
+                                           "restarted_waiter", "closed_duplicate", "late_handler",
+                                           "late_handler_of_a_full_process", "closed_while_written",
+                                           "closed_while_written_in_a_full_process"),
+                         [](const auto& test) { return std::string(test.param); });
 
 // The wrappers open files themselves, and open() is a point of cancellation: calls that are none
 // must not become one by that.

@@ -50,6 +50,34 @@ struct File {
   std::atomic<int> attempts{0};
 };
 
+template <class Condition>
+bool eventually(const Condition& condition) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds{10};
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > limit) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  return true;
+}
+
+// Whether the thread comes to sleep in one of the calls that are made for it.
+bool sleeps(const std::atomic<int>& thread) {
+  return eventually([&] {
+    std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/syscall");
+    long number = -1;
+    return file >> number && (number == SYS_recvfrom || number == SYS_poll);
+  });
+}
+
+void on_signal(int flags) {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  action.sa_flags = flags;
+  sigaction(SIGUSR1, &action, nullptr);
+}
+
 // A thread in a call on a file that others may close.
 class Sleeper {
  public:
@@ -64,6 +92,7 @@ class Sleeper {
   }
   ~Sleeper() {
     // Whatever was expected of it, it ends.
+    on_signal(0);
     while (!ended_) {
       signal();
       std::this_thread::yield();
@@ -74,13 +103,7 @@ class Sleeper {
   Sleeper& operator=(const Sleeper&) = delete;
 
   void signal() { pthread_kill(thread_.native_handle(), SIGUSR1); }
-  [[nodiscard]] bool falls_asleep() {
-    return eventually([&] {
-      std::ifstream file("/proc/self/task/" + std::to_string(thread_id_) + "/syscall");
-      long number = -1;
-      return file >> number && number == SYS_recvfrom;
-    });
-  }
+  [[nodiscard]] bool falls_asleep() const { return sleeps(thread_id_); }
   [[nodiscard]] bool has_ended() const { return ended_; }
   [[nodiscard]] bool ends() {
     return eventually([&] { return ended_.load(); });
@@ -89,22 +112,11 @@ class Sleeper {
   [[nodiscard]] int error() const { return error_; }
 
  private:
-  template <class Condition>
-  static bool eventually(const Condition& condition) {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds{10};
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > limit) {
-        return false;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds{1});
-    }
-    return true;
-  }
-
   ssize_t call() {
     return repeat_until_done([this](WaitingCall& call) {
       const auto file = file_.lock();
-      call.sleeps = file == nullptr;
+      call.is_closed = file == nullptr;
+      call.sleeps = call.is_closed;
       return file == nullptr ? -1 : file->attempt(call);
     });
   }
@@ -120,9 +132,8 @@ class Sleeper {
 class WaitingCalls : public ::testing::Test {
  protected:
   WaitingCalls() {
-    struct sigaction action {};
-    action.sa_handler = [](int) {};  // without SA_RESTART
-    sigaction(SIGUSR1, &action, &before_);
+    sigaction(SIGUSR1, nullptr, &before_);
+    on_signal(0);
   }
   ~WaitingCalls() override { sigaction(SIGUSR1, &before_, nullptr); }
 
@@ -178,6 +189,68 @@ TEST_F(WaitingCalls, AreNotWokenByWhatIsLeftInAClosedFile) {
   sleeper.signal();
   EXPECT_TRUE(sleeper.ends());
   EXPECT_EQ(sleeper.error(), EINTR);
+}
+
+// The kernel begins such a call again, and does not find the number.
+TEST_F(WaitingCalls, EndWhenTheyBeginAgainAfterTheirFileIsClosed) {
+  for (int i = 0; i < 50; ++i) {
+    on_signal(SA_RESTART);
+    auto file = std::make_shared<File>();
+    Sleeper sleeper(file);
+    ASSERT_TRUE(sleeper.falls_asleep());
+    sleeper.signal();
+    EXPECT_TRUE(sleeper.falls_asleep());  // the file is open
+    file.reset();
+    sleeper.signal();
+    ASSERT_TRUE(sleeper.ends()) << "round " << i;
+    EXPECT_EQ(sleeper.error(), EBADF);
+  }
+}
+
+// Between the look for something and the sleep.
+TEST_F(WaitingCalls, SleepAlsoIfTheirFileIsClosedJustBefore) {
+  auto file = std::make_shared<File>();
+  int looks = 0;
+  std::atomic<int> id = 0;
+  std::atomic<int> error = 0;
+  std::thread thread([&] {
+    id = static_cast<int>(syscall(SYS_gettid));
+    const ssize_t result = repeat_until_done([&](WaitingCall& call) -> ssize_t {
+      ++looks;
+      if (file != nullptr) {
+        (void)file->attempt(call);
+        file.reset();
+      } else {
+        call.is_closed = call.sleeps = true;
+      }
+      return -1;
+    });
+    EXPECT_EQ(result, -1);
+    error = errno;
+  });
+  EXPECT_TRUE(sleeps(id));
+  while (error == 0) {
+    pthread_kill(thread.native_handle(), SIGUSR1);
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  thread.join();
+  EXPECT_EQ(error, EINTR);
+  EXPECT_EQ(looks, 2);
+}
+
+TEST_F(WaitingCalls, LetGoOfTheirFileWhenTheirThreadIsCancelled) {
+  const auto file = std::make_shared<File>();
+  for (int i = 0; i < 20; ++i) {
+    std::atomic<int> id = 0;
+    std::thread thread([&] {
+      id = static_cast<int>(syscall(SYS_gettid));
+      (void)repeat_until_done([&](WaitingCall& call) { return file->attempt(call); });
+    });
+    EXPECT_TRUE(sleeps(id));
+    pthread_cancel(thread.native_handle());
+    thread.join();
+    EXPECT_EQ(file->pair.ends()->holders, 1U);
+  }
 }
 
 TEST_F(WaitingCalls, OnWhatIsNoFileOfOursAreRefusedAtOnce) {
