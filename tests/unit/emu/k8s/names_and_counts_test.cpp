@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // Nobody knows what they need: they are neither placed nor complained of for what follows from it.
-TEST(BrokenManifests, PodsWhoseRequestsCannotBeReadDoNotStart) {
+TEST(NamesAndCounts, PodsWhoseRequestsCannotBeReadDoNotStart) {
   for (const char* count : {"500m",
                             "-1",
                             "x",
@@ -72,7 +72,7 @@ TEST(BrokenManifests, PodsWhoseRequestsCannotBeReadDoNotStart) {
 }
 
 // As the API server reads them, whose quantities have units.
-TEST(BrokenManifests, CountsOfDevicesAreQuantities) {
+TEST(NamesAndCounts, CountsOfDevicesAreQuantities) {
   for (const char* one : {"1", "\"1\"", "+1", "01", "1.", "1.000", "1000m", "1e0", "1E+0", "10e-1",
                           "0.001k", "1000000000n", "0.0009765625Ki"}) {
     const PodPlan plan = plan_of(kPolicy, kNetwork,
@@ -92,7 +92,7 @@ TEST(BrokenManifests, CountsOfDevicesAreQuantities) {
 }
 
 // As kubectl apply finds them (RFC 1123).
-TEST(BrokenManifests, NamesAreThoseThatTheApiServerTakes) {
+TEST(NamesAndCounts, NamesAreThoseThatTheApiServerTakes) {
   for (const char* name : {"a", "0", "a-b", "a--b", "a.b", "0.a-1.b"}) {
     const PodPlan plan = plan_of(kPolicy, kNetwork, changed(kPod, "test-1", name));
     EXPECT_TRUE(plan.is_good()) << plan_text(plan);
@@ -120,7 +120,7 @@ std::string object_of(const std::string& kind, const std::string& metadata) {
 }
 
 // Something is made of them that is shorter or of fewer characters than a domain.
-TEST(BrokenManifests, SomeKindsOfObjectsHaveNarrowerNames) {
+TEST(NamesAndCounts, SomeKindsOfObjectsHaveNarrowerNames) {
   const auto said = [](const std::string& kind, const std::string& metadata) {
     const PodPlan plan = make_plan({{"a.yaml", object_of(kind, metadata)}}, {});
     EXPECT_LE(plan.findings.list().size(), 1U) << plan_text(plan);
@@ -149,7 +149,7 @@ TEST(BrokenManifests, SomeKindsOfObjectsHaveNarrowerNames) {
             "beginning: the API server refuses it otherwise");
 }
 
-TEST(BrokenManifests, PartsOfPodsHaveNamesWithoutDots) {
+TEST(NamesAndCounts, PartsOfPodsHaveNamesWithoutDots) {
   for (const char* name : {"a.b", "A", "-a", "''"}) {
     for (const char* part : {"containers: [{image: b, name: ", "volumes: [{emptyDir: {}, name: ",
                              "initContainers: [{image: b, name: "}) {
