@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "emu/k8s/object_name.hpp"
+
 namespace weft::k8s {
 namespace {
 
@@ -200,7 +202,7 @@ void add_object(const std::string& file, int lines_before, const YAML::Node& roo
                     root};
   if (manifest.name.empty()) {
     // The API server puts letters of its own behind this name.
-    manifest.name = text_of(value_of(metadata, "generateName"));
+    manifest.name = kept_of_generate_name(text_of(value_of(metadata, "generateName")));
   }
   if (manifest.name.empty()) {
     findings.error(place, kind + " without 'metadata.name'", "give it a name");

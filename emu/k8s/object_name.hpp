@@ -13,9 +13,16 @@ struct NameRule {
   bool begins_with_letter = false;
 
   [[nodiscard]] bool allows(const std::string& name) const;
+  // Whether it may be a generateName, whatever name becomes of it.
+  [[nodiscard]] bool allows_beginning(const std::string& beginning) const;
   // The rule as a remedy.
   [[nodiscard]] std::string text() const;
+  [[nodiscard]] std::string text_of_beginnings() const;
 };
+
+// What of a generateName is in the name that the API server makes of it, and such a name.
+[[nodiscard]] std::string kept_of_generate_name(const std::string& beginning);
+[[nodiscard]] std::string name_generated_from(const std::string& beginning);
 
 // Of namespaces, of containers and of volumes: a label of DNS (RFC 1123).
 inline constexpr NameRule kLabelRule{};

@@ -55,18 +55,25 @@ bool makes_pods(const YAML::Node& node) {
 
 // Checks the names of an object of a kind that a plan uses.
 void check_names(const Manifest& manifest, Findings& findings) {
-  const YAML::Node given = value_of(value_of(manifest.root, "metadata"), "name");
-  for (const std::string* name : {&manifest.name, &manifest.name_space}) {
-    // The dash that a generateName ends with is inside the name that it becomes.
-    const bool is_begun = name == &manifest.name && text_of(given).empty() && name->ends_with("-");
-    const NameRule rule = name == &manifest.name ? name_rule_of(manifest.kind) : kLabelRule;
-    if (!rule.allows(is_begun ? *name + "0" : *name)) {
-      findings.error(place_of(manifest, value_of(manifest.root, "metadata")),
-                     manifest.kind + " with the " +
-                         (name == &manifest.name ? "name '" : "namespace '") +
-                         name->substr(0, 100) + "'",
-                     rule.text());
-    }
+  const YAML::Node metadata = value_of(manifest.root, "metadata");
+  const auto complain = [&](const std::string& field, const std::string& value,
+                            const std::string& remedy) {
+    findings.error(place_of(manifest, metadata),
+                   manifest.kind + " with the " + field + " '" + value.substr(0, 100) + "'",
+                   remedy);
+  };
+  const NameRule rule = name_rule_of(manifest.kind);
+  const std::string name = text_of(value_of(metadata, "name"));
+  if (!name.empty() && !rule.allows(name)) {
+    complain("name", name, rule.text());
+  }
+  const std::string beginning = text_of(value_of(metadata, "generateName"));
+  if (!beginning.empty() && (!rule.allows_beginning(beginning) ||
+                             (name.empty() && !rule.allows(name_generated_from(beginning))))) {
+    complain("generateName", beginning, rule.text_of_beginnings());
+  }
+  if (!kLabelRule.allows(manifest.name_space)) {
+    complain("namespace", manifest.name_space, kLabelRule.text());
   }
 }
 

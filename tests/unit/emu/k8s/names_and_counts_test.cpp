@@ -149,6 +149,48 @@ TEST(NamesAndCounts, SomeKindsOfObjectsHaveNarrowerNames) {
             "beginning: the API server refuses it otherwise");
 }
 
+// The API server checks a generateName as the beginning of a name, then cuts it to 58 characters
+// and adds five of its own: what counts the whole name counts 63 at most.
+TEST(NamesAndCounts, GeneratedNamesAreCutBeforeTheyAreCompleted) {
+  const auto said = [](const std::string& kind, const std::string& metadata) {
+    const PodPlan plan = make_plan({{"a.yaml", object_of(kind, metadata)}}, {});
+    EXPECT_LE(plan.findings.list().size(), 1U) << plan_text(plan);
+    return plan.findings.list().empty() ? ManifestFinding{} : plan.findings.list()[0];
+  };
+  const auto beginning = [](std::size_t size, const std::string& end = "") {
+    return "generateName: " + std::string(size, 'a') + end;
+  };
+  EXPECT_EQ(said("Job", beginning(79)).what, "");
+  const std::pair<const char*, std::size_t> longest[] = {
+      {"Pod", 253}, {"Deployment", 253}, {"Job", 253}, {"CronJob", 47}, {"Service", 63}};
+  for (const auto& [kind, size] : longest) {
+    EXPECT_EQ(said(kind, beginning(size)).what, "");
+    EXPECT_EQ(said(kind, beginning(size - 1, "-")).what, "");
+    const ManifestFinding finding = said(kind, beginning(size + 1));
+    EXPECT_THAT(finding.what, HasSubstr(std::string(kind) + " with the generateName 'aaa"));
+    EXPECT_THAT(finding.remedy, HasSubstr("at most " + std::to_string(size) + " small letters"));
+    EXPECT_EQ(said(kind, "generateName: a.b-").what.empty(), std::string(kind) != "Service");
+    EXPECT_EQ(said(kind, "generateName: a--").what, "");
+    for (const std::string wrong : {"-", "--", "-a", "a.", ".", "a.-", "a..b", "A-", "a_"}) {
+      EXPECT_EQ(said(kind, "generateName: '" + wrong + "'").what,
+                std::string(kind) + " with the generateName '" + wrong + "'");
+    }
+    // A name makes none of it, but it is looked at all the same.
+    EXPECT_EQ(said(kind, "name: b, generateName: a-").what, "");
+    EXPECT_THAT(said(kind, "name: b, " + beginning(300)).what, HasSubstr("generateName 'aaa"));
+  }
+  // A dash at the end is taken for a letter together with what is before it.
+  EXPECT_EQ(said("Pod", beginning(253, "-")).what, "");
+  EXPECT_NE(said("Pod", beginning(254, "-")).what, "");
+  EXPECT_EQ(said("CronJob", "name: b, " + beginning(253)).what, "");
+  EXPECT_EQ(said("Service", "generateName: a.").remedy,
+            "at most 63 small letters, digits and -, which is at no end, with a letter at the "
+            "beginning (but - may be the last): the API server refuses it otherwise");
+  // What is beyond is in no pod's name either.
+  EXPECT_EQ(make_plan({{"a.yaml", object_of("Job", beginning(79))}}, {}).pods.at(0).pod->name,
+            std::string(58, 'a') + "-0");
+}
+
 TEST(NamesAndCounts, PartsOfPodsHaveNamesWithoutDots) {
   for (const char* name : {"a.b", "A", "-a", "''"}) {
     for (const char* part : {"containers: [{image: b, name: ", "volumes: [{emptyDir: {}, name: ",
