@@ -1,30 +1,19 @@
 // Owns reading what is said of a pod's containers beside the devices that they ask for.
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <cstdlib>
+#include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
+#include <string>
 
 #include "emu/k8s/objects.hpp"
 
 namespace weft::k8s {
 namespace {
 
-// The number in front of a unit, and the unit.
-std::optional<std::pair<double, std::string>> divide_quantity(const std::string& text) {
-  double number = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (status != std::errc{} || !std::isfinite(number) || number < 0) {
-    return std::nullopt;
-  }
-  return std::pair(number, std::string(end, text.data() + text.size()));
-}
-
-// By how much a unit multiplies.
 struct Factor {
-  std::int64_t tens = 0;  // a power of ten
-  unsigned twos = 0;      // a power of two
+  std::int64_t power_of_ten = 0;
+  unsigned power_of_two = 0;
 };
 
 std::optional<Factor> factor_of(const std::string& unit) {
@@ -44,6 +33,52 @@ std::optional<Factor> factor_of(const std::string& unit) {
   const auto exponent = whole_number<std::uint32_t>(unit.substr(is_signed ? 2 : 1));
   return exponent ? std::optional(Factor{*exponent * std::int64_t{unit[1] == '-' ? -1 : 1}, 0})
                   : std::nullopt;
+}
+
+struct WholeNumber {
+  std::uint64_t rounded_up = 0;
+  bool is_exact = true;
+};
+
+// How many times a quantity has 10 to the power of -`extra_power_of_ten`. In whole numbers: a
+// double would make another one of what it does not hold exactly.
+std::optional<WholeNumber> whole_number_of(const std::string& text, int extra_power_of_ten = 0) {
+  const std::size_t begin = text.starts_with('+') ? 1 : 0;
+  const std::size_t end = std::min(text.find_first_not_of("0123456789.", begin), text.size());
+  std::string digits = text.substr(begin, end - begin);
+  const auto factor = factor_of(text.substr(end));
+  if (!factor) {
+    return std::nullopt;
+  }
+  std::int64_t tens = factor->power_of_ten + extra_power_of_ten;
+  if (const std::size_t point = digits.find('.'); point != std::string::npos) {
+    digits.erase(point, 1);
+    tens -= static_cast<std::int64_t>(digits.size() - point);
+  }
+  while (digits.size() > 1 && digits.ends_with('0')) {
+    digits.pop_back();
+    ++tens;
+  }
+  const auto significant = whole_number<std::uint64_t>(digits);
+  if (!significant) {
+    return std::nullopt;
+  }
+  // Of 124 bits at most, before tens are multiplied with it or taken out of it.
+  unsigned __int128 number = *significant;
+  number <<= factor->power_of_two;
+  constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
+  bool is_exact = true;
+  // However large the exponent is, these loops end within forty turns.
+  for (; tens < 0 && number != 0; ++tens) {
+    is_exact = is_exact && number % 10 == 0;
+    number /= 10;
+  }
+  for (; tens > 0 && number != 0 && number <= kMax; --tens) {
+    number *= 10;
+  }
+  number += is_exact ? 0 : 1;
+  return number <= kMax ? std::optional(WholeNumber{static_cast<std::uint64_t>(number), is_exact})
+                        : std::nullopt;
 }
 
 void read_words(const YAML::Node& list, std::vector<std::string>& words) {
@@ -90,74 +125,28 @@ void read_environment(const YAML::Node& list, PodContainer& container) {
 }  // namespace
 
 std::optional<std::string> bytes_of_quantity(const std::string& text) {
-  const auto divided = divide_quantity(text);
-  if (!divided) {
-    return std::nullopt;
-  }
-  constexpr std::pair<const char*, double> kUnits[] = {
-      {"", 1},          {"k", 1e3},       {"M", 1e6},       {"G", 1e9},      {"T", 1e12},
-      {"Ki", 0x1.0p10}, {"Mi", 0x1.0p20}, {"Gi", 0x1.0p30}, {"Ti", 0x1.0p40}};
-  for (const auto& [unit, factor] : kUnits) {
-    // What is larger does not fit into the number below.
-    if (divided->second == unit && divided->first * factor < 0x1.0p62) {
-      return std::to_string(static_cast<std::uint64_t>(divided->first * factor));
-    }
-  }
-  return std::nullopt;
+  const auto bytes = whole_number_of(text);
+  // Container engines read a number with a sign.
+  constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max();
+  return bytes && bytes->rounded_up <= kMax ? std::optional(std::to_string(bytes->rounded_up))
+                                            : std::nullopt;
 }
 
 // Docker and podman take cores as a decimal number: 500m is 0.5.
 std::optional<std::string> cores_of_quantity(const std::string& text) {
-  const auto divided = divide_quantity(text);
-  if (!divided || (!divided->second.empty() && divided->second != "m")) {
+  const auto thousandths = whole_number_of(text, 3);
+  if (!thousandths) {
     return std::nullopt;
   }
-  std::string cores = std::to_string(divided->first * (divided->second.empty() ? 1 : 1e-3));
+  std::string cores = std::to_string(thousandths->rounded_up / 1000) + "." +
+                      std::to_string(1000 + thousandths->rounded_up % 1000).substr(1);
   cores.erase(cores.find_last_not_of('0') + 1);
   return cores.ends_with('.') ? cores.substr(0, cores.size() - 1) : cores;
 }
 
-// In whole numbers: what is more than a double holds exactly would be another number of devices.
 std::optional<std::uint64_t> count_of_quantity(const std::string& text) {
-  const std::size_t begin = text.starts_with('+') ? 1 : 0;
-  const std::size_t end = std::min(text.find_first_not_of("0123456789.", begin), text.size());
-  std::string digits = text.substr(begin, end - begin);
-  const auto factor = factor_of(text.substr(end));
-  if (!factor) {
-    return std::nullopt;
-  }
-  std::int64_t tens = factor->tens;
-  if (const std::size_t point = digits.find('.'); point != std::string::npos) {
-    digits.erase(point, 1);
-    tens -= static_cast<std::int64_t>(digits.size() - point);
-  }
-  while (digits.size() > 1 && digits.ends_with('0')) {
-    digits.pop_back();
-    ++tens;
-  }
-  auto count = whole_number<std::uint64_t>(digits);
-  constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
-  if (!count || *count == 0) {
-    return count;
-  }
-  if (*count > kMax >> factor->twos) {
-    return std::nullopt;
-  }
-  *count <<= factor->twos;
-  // However large the exponent is, one of these loops ends within twenty turns.
-  for (; tens > 0; --tens) {
-    if (*count > kMax / 10) {
-      return std::nullopt;
-    }
-    *count *= 10;
-  }
-  for (; tens < 0; ++tens) {
-    if (*count % 10 != 0) {
-      return std::nullopt;
-    }
-    *count /= 10;
-  }
-  return count;
+  const auto count = whole_number_of(text);
+  return count && count->is_exact ? std::optional(count->rounded_up) : std::nullopt;
 }
 
 PodContainer read_pod_container(const YAML::Node& node, const YAML::Node& pod_security) {

@@ -361,17 +361,43 @@ TEST(PodLab, AContainerIsToldWhatItsManifestSays) {
   EXPECT_THAT(lab->file.aliases, Contains(Pair("rich.server", "rich")));
 }
 
-// Ki and Mi are powers of 1024, K and M of 1000; a fraction of a core is written in thousandths.
+// Ki and Mi are powers of 1024, k and M of 1000; a fraction of a core is written in thousandths.
+// What is left over of a byte or of a thousandth is a whole one.
 TEST(PodLab, QuantitiesAreThoseOfTheApi) {
-  EXPECT_EQ(k8s::bytes_of_quantity("5120Mi"), "5368709120");
-  EXPECT_EQ(k8s::bytes_of_quantity("1G"), "1000000000");
-  EXPECT_EQ(k8s::bytes_of_quantity("1.5Ki"), "1536");
-  for (const char* text : {"", "Mi", "-1", "1X", "inf", "nan", "1e300"}) {
-    EXPECT_FALSE(k8s::bytes_of_quantity(text)) << text;
-    EXPECT_FALSE(k8s::cores_of_quantity(text) && text != std::string("1e300")) << text;
+  const std::pair<const char*, const char*> bytes[] = {
+      {"5120Mi", "5368709120"},
+      {"1G", "1000000000"},
+      {"1.5Ki", "1536"},
+      {"0", "0"},
+      {"1Pi", "1125899906842624"},
+      {"1.1234567Pi", "1264899793871722"},
+      {"2P", "2000000000000000"},
+      {"7Ei", "8070450532247928832"},
+      {"9E", "9000000000000000000"},
+      {"9223372036854775807", "9223372036854775807"},
+      {"128974848000m", "128974848"},
+      {"1e3", "1000"},
+      {"12E2", "1200"},
+      {"1500m", "2"},
+      {"1.001k", "1001"},
+      {"1e-4294967295", "1"},
+      {"0e4294967295", "0"}};
+  for (const auto& [text, number] : bytes) {
+    EXPECT_EQ(k8s::bytes_of_quantity(text), number) << text;
   }
-  EXPECT_EQ(k8s::cores_of_quantity("1500m"), "1.5");
-  EXPECT_EQ(k8s::cores_of_quantity("2"), "2");
+  for (const char* text : {"", "Mi", "-1", "1X", "inf", "nan", "1e300", "1e3Ki", "1e4294967295",
+                           "9223372036854775808", "8Ei", "16Ei", "18446744073709551616"}) {
+    EXPECT_FALSE(k8s::bytes_of_quantity(text)) << text;
+  }
+  const std::pair<const char*, const char*> cores[] = {
+      {"1500m", "1.5"}, {"2", "2"},      {"0.25", "0.25"},      {"50m", "0.05"},
+      {"1k", "1000"},   {"1u", "0.001"}, {"1000000n", "0.001"}, {"0", "0"}};
+  for (const auto& [text, number] : cores) {
+    EXPECT_EQ(k8s::cores_of_quantity(text), number) << text;
+  }
+  for (const char* text : {"", "m", "-1", "1X", "inf", "nan", "1e300", "18446744073709551615"}) {
+    EXPECT_FALSE(k8s::cores_of_quantity(text)) << text;
+  }
 }
 
 }  // namespace
