@@ -40,8 +40,8 @@ struct WholeNumber {
   bool is_exact = true;
 };
 
-// The quantity times ten to the power of `extra_power_of_ten`. In whole numbers: a double would make
-// another one of what it does not hold exactly.
+// The quantity times ten to the power of `extra_power_of_ten`. In whole numbers: a double would
+// make another one of what it does not hold exactly.
 std::optional<WholeNumber> whole_number_of(const std::string& text, int extra_power_of_ten = 0) {
   const std::size_t begin = text.starts_with('+') ? 1 : 0;
   const std::size_t end = std::min(text.find_first_not_of("0123456789.", begin), text.size());
