@@ -323,8 +323,8 @@ int Manager::send_disconnect_reply(TimePoint now, std::uint32_t slot) {
   return 0;
 }
 
-// An id goes. The peer is told once; no answer is awaited, because nobody would be left to act on
-// it.
+// An id goes. No answer is awaited, because nobody would be left to act on it. So a good-bye is
+// said twice: it may be lost, and the peer would wait for ever.
 void Manager::part(TimePoint now, std::uint32_t slot) {
   Connection& id = ids_[slot];
   switch (mutated(Mutation::leave_silently) ? Phase::idle : id.phase) {
@@ -349,6 +349,10 @@ void Manager::part(TimePoint now, std::uint32_t slot) {
       break;
     case Phase::established:
       (void)send_disconnect(now, slot);
+      send_again(id);
+      break;
+    case Phase::disconnect_sent:
+      send_again(id);
       break;
     case Phase::disconnect_received:
       (void)send_disconnect_reply(now, slot);
@@ -357,7 +361,6 @@ void Manager::part(TimePoint now, std::uint32_t slot) {
       (void)answer_sidr(slot, SidrStatus::rejected, {});
       break;
     case Phase::idle:
-    case Phase::disconnect_sent:
     case Phase::timewait:
     case Phase::sidr_sent:
     case Phase::sidr_answered:

@@ -398,6 +398,21 @@ TEST(Disconnect, AnIdThatIsDestroyedSaysGoodBye) {
   EXPECT_EQ(world.next(0).kind, EventKind::disconnected);
 }
 
+// rping's client goes as soon as it has said good-bye: nobody would say it again, and its server
+// waits for ever (on Linux it does, if that one datagram is lost).
+TEST(Disconnect, TheGoodByeOfAnIdThatIsDestroyedMayBeLost) {
+  for (const bool disconnects : {true, false}) {
+    World world(2);
+    const Connected both = connect(world, world.listener(0));
+    world.fate = LoseFirst{wire::CmKind::disconnect_request};
+    if (disconnects) {
+      ASSERT_EQ(world.managers[1]->disconnect(world.now, both.active), 0);
+    }
+    world.managers[1]->destroy(world.now, both.active);
+    EXPECT_EQ(world.next(0).kind, EventKind::disconnected);
+  }
+}
+
 // A queue pair of one host can have one connection only: another request that names it proves that
 // the first one's process is gone. Reason 10 is a stale connection.
 TEST(Disconnect, APeerThatHasGoneIsNoticedWhenItComesAgain) {
