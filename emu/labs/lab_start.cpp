@@ -137,8 +137,45 @@ Result<void> LabStart::create_networks() {
                          create_network(engine_.kind(), identity_, network))
                 : done;
   }
-  return done ? create(identity_.network(), create_network(engine_.kind(), identity_, file_.subnet))
-              : done;
+  if (!done || std::ranges::find(names, identity_.network()) != names.end()) {
+    return done;
+  }
+  return engine_.kind() == EngineKind::docker && file_.subnet.empty()
+             ? create_network_of_docker()
+             : create_network_with(file_.subnet);
+}
+
+Result<void> LabStart::create_network_with(const std::string& subnet) {
+  return engine_.ask(create_network(engine_.kind(), identity_, subnet), Interrupts::heed)
+      .map([](const std::string&) {});
+}
+
+// The first one; a network may have several, in IPv6 as well.
+Result<std::string> LabStart::ask_for_subnet() {
+  return engine_.ask(ask_subnet(engine_.kind(), identity_), Interrupts::heed)
+      .map([](const std::string& all) { return all.substr(0, all.find_first_of(" \n")); });
+}
+
+// Docker gives a container the address that it is to have only in a network whose subnet was said.
+// So it is asked which one it would take. Another network may take that first.
+Result<void> LabStart::create_network_of_docker() {
+  Result<void> done;
+  for (int tries = 0; tries < 5; ++tries) {
+    done = create_network_with("");
+    if (!done) {
+      return done;
+    }
+    const auto subnet = ask_for_subnet();
+    const auto removed = engine_.ask({"network", "rm", identity_.network()}, Interrupts::defer);
+    if (!subnet || !removed) {
+      return tl::unexpected(subnet ? removed.error() : subnet.error());
+    }
+    done = create_network_with(*subnet);
+    if (done) {
+      return done;
+    }
+  }
+  return done;
 }
 
 Result<void> LabStart::start_ip_network(LabRecord& record) {
@@ -148,19 +185,17 @@ Result<void> LabStart::start_ip_network(LabRecord& record) {
   if (auto created = create_networks(); !created) {
     return created;
   }
-  const auto subnets = engine_.ask(ask_subnet(engine_.kind(), identity_), Interrupts::heed);
-  if (!subnets) {
-    return tl::unexpected(subnets.error());
+  const auto subnet = ask_for_subnet();
+  if (!subnet) {
+    return tl::unexpected(subnet.error());
   }
-  // A network may have several, in IPv6 as well; the first one is what was asked for.
-  const std::string subnet = subnets->substr(0, subnets->find_first_of(" \n"));
   Words names;
   for (const LabNode& node : file_.nodes) {
     if (node.beside.empty()) {
       names.push_back(node.name);
     }
   }
-  const auto addresses = addresses_in(subnet, names.size());
+  const auto addresses = addresses_in(*subnet, names.size());
   if (!addresses) {
     return tl::unexpected(addresses.error());
   }
@@ -168,7 +203,7 @@ Result<void> LabStart::start_ip_network(LabRecord& record) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     record.addresses.push_back({names[i], (*addresses)[i]});
   }
-  progress_(fmt::format("IP network: {}, {}", identity_.network(), subnet), true);
+  progress_(fmt::format("IP network: {}, {}", identity_.network(), *subnet), true);
   return {};
 }
 

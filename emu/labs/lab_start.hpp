@@ -33,6 +33,9 @@ class LabStart {
   [[nodiscard]] Result<void> start_weftd(std::size_t payload, const std::string& device);
   [[nodiscard]] Result<void> start_ip_network(LabRecord& record);
   [[nodiscard]] Result<void> create_networks();
+  [[nodiscard]] Result<void> create_network_of_docker();
+  [[nodiscard]] Result<void> create_network_with(const std::string& subnet);
+  [[nodiscard]] Result<std::string> ask_for_subnet();
   // The nodes that have no running container. Containers that have ended are removed.
   [[nodiscard]] Result<std::vector<const LabNode*>> missing_nodes() const;
   [[nodiscard]] Result<void> start_nodes(const LabRecord& record);

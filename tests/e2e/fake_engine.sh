@@ -2,7 +2,7 @@
 # Owns a container engine that makes no containers: it answers as podman does, and remembers in
 # $FAKE_ENGINE what it was asked for.
 #
-# A file fail-NAME there has the container NAME refused, a file slow has each start take a second.
+# A file docker there has it answer as docker where these two differ, a file fail-NAME there has the container NAME refused, a file slow has each start take a second.
 set -eu
 state=$FAKE_ENGINE
 mkdir -p "$state/containers" "$state/networks"
@@ -24,7 +24,7 @@ note() {  # FILE WORD...
   shift
   while [ $# -gt 0 ]; do
     case $1 in
-      --label | --env | --ip | --add-host | --volume | --network)
+      --label | --env | --ip | --add-host | --volume | --network | --subnet)
         echo "${1#--} $2" >>"$file"
         shift ;;
     esac
@@ -42,7 +42,9 @@ filter() {  # NAME WORD...: the value of --filter NAME=value
 }
 
 case "$1 ${2:-}" in
-  --version*) echo "podman version 4.3.1" ;;
+  --version*)
+    [ -e "$state/docker" ] && echo "Docker version 26.1.5, build a72d7cd" ||
+      echo "podman version 4.3.1" ;;
   "run "*)
     name=
     previous=
@@ -54,6 +56,14 @@ case "$1 ${2:-}" in
     [ ! -e "$state/fail-$name" ] || { echo "Error: no such image" >&2; exit 125; }
     [ ! -e "$state/containers/$name" ] || { echo "Error: the name is in use" >&2; exit 125; }
     note "$state/draft-$name" "$@"
+    network=$(sed -n 's/^network //p' "$state/draft-$name")
+    if [ -e "$state/docker" ] && grep -q '^ip ' "$state/draft-$name" &&
+      ! grep -q '^subnet ' "$state/networks/$network"; then
+      echo "docker: user specified IP address is supported only when connecting to networks with" \
+        "user configured subnets." >&2
+      rm "$state/draft-$name"
+      exit 125
+    fi
     echo "state running 0" >>"$state/draft-$name"
     mv "$state/draft-$name" "$state/containers/$name"
     echo "$name" ;;
@@ -65,7 +75,8 @@ case "$1 ${2:-}" in
       echo "$name $node $(sed -n 's/^state //p' "$state/containers/$name")"
     done ;;
   "rm "*)
-    shift 5
+    shift 3
+    [ "$1" != --time ] || shift 2
     for name; do
       if grep -qx "state paused .*" "$state/containers/$name"; then
         echo "Error: it is paused" >&2
@@ -81,10 +92,15 @@ case "$1 ${2:-}" in
     for name; do sed -i 's/^state paused.*/state running 0/' "$state/containers/$name"; done ;;
   "network create")
     for name; do :; done
+    [ ! -e "$state/networks/$name" ] || { echo "Error: $name is in use" >&2; exit 125; }
+    : >"$state/networks/$name"
     note "$state/networks/$name" "$@"
     echo "$name" ;;
   "network ls") labelled "$state/networks" "$(filter label "$@")" ;;
-  "network inspect") echo "10.89.0.0/24 " ;;
+  "network inspect")
+    for name; do :; done
+    subnet=$(sed -n 's/^subnet //p' "$state/networks/$name")
+    echo "${subnet:-10.89.0.0/24} " ;;
   "network rm")
     shift 2
     for name; do rm "$state/networks/$name"; done ;;

@@ -307,8 +307,15 @@ def keeps_its_engine(labs):
     labs.nothing_is_left()
 
 
+# Docker gives a container the address that it is to have only in a network whose subnet was said.
+def with_docker(labs):
+    labs.flag("docker")
+    comes_and_goes(labs)
+
+
 def fake(weft, folder):
-    for number, part in enumerate((comes_and_goes, goes_on, fails, breaks_off, keeps_its_engine)):
+    for number, part in enumerate((comes_and_goes, goes_on, fails, breaks_off, keeps_its_engine,
+                                   with_docker)):
         own = os.path.join(folder, str(number))
         os.mkdir(own)
         os.environ["XDG_RUNTIME_DIR"] = own
