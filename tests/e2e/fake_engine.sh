@@ -2,7 +2,8 @@
 # Owns a container engine that makes no containers: it answers as podman does, and remembers in
 # $FAKE_ENGINE what it was asked for.
 #
-# A file docker there has it answer as docker where these two differ, a file fail-NAME there has the container NAME refused, a file slow has each start take a second.
+# A file docker there has it answer as docker where these two differ, a file fail-NAME has the
+# container NAME refused, a file slow has each start take a second.
 set -eu
 state=$FAKE_ENGINE
 mkdir -p "$state/containers" "$state/networks"
