@@ -22,10 +22,13 @@ from pathlib import Path
 
 TESTS = Path("/usr/share/doc/rdma-core/tests")
 PYTHON = "/usr/bin/python3"
+TEMPLATE = "base.py.in"  # of base.py, which has the host's address
 PATIENCE = 300  # seconds for one module
 BEGIN, END = "<!-- pyverbs_rxe.py writes from here -->", "<!-- to here -->"
-# Of unittest's verbose output: the end of each line of a test that did not pass.
-VERDICT = re.compile(r"\.\.\. (?:(FAIL|ERROR)|skipped (['\"])(.*)\2)$", re.M)
+# Of unittest's verbose output: the end of each line of a test that was skipped, and the end of all.
+# Of tests that failed there may be no such line, where their processes wrote between its words.
+SKIPPED = re.compile(r"\.\.\. skipped (['\"])(.*)\1$", re.M)
+FAILURES = re.compile(r"^FAILED \(.*\)$", re.M)
 
 ASKS_IP = re.compile(r"\['ip', '-j', 'addr', 'show', [\w.]+\]")
 ANSWER_OF_IP = '[{"addr_info": [{"local": "HOST_ADDRESS"}], "address": "02:00:00:00:00:01"}]'
@@ -50,7 +53,7 @@ def copied(folder):
         sys.exit(f"{TESTS}/base.py has no line '{gives_up}': without an address from here, the "
                  "tests would skip themselves. Find where this release gives up, and change it.")
     text = text.replace(gives_up, 'if setattr(self, "ip_addr", "HOST_ADDRESS"):')
-    base.write_text(ASKS_IP.sub(repr(["echo", ANSWER_OF_IP]), text))
+    (folder / "tests" / TEMPLATE).write_text(ASKS_IP.sub(repr(["echo", ANSWER_OF_IP]), text))
     return folder / "tests"
 
 
@@ -69,8 +72,9 @@ except SystemExit as end:
 
 
 def run(weft, tests, module):
-    """Exit code and output; 124: it ran too long. weft puts the host's address for {h1.ip}."""
-    script = (f"cd {tests} && sed -i s/HOST_ADDRESS/{{h1.ip}}/ base.py && "
+    """Exit code and output; 124: it ran too long. weft puts the host's address for {h1.ip}, another
+    one for each module: networks take the addresses that are free."""
+    script = (f"cd {tests} && sed s/HOST_ADDRESS/{{h1.ip}}/ {TEMPLATE} >base.py && "
               f"exec {PYTHON} -B -c \"$RUN_TESTS\" -v {module}")
     try:
         done = subprocess.run(
@@ -123,17 +127,19 @@ def main(weft, *words):
         for module in modules:
             code, text = run(weft, tests, module)
             passed, skipped = rows.setdefault(family(module), (0, collections.Counter()))
-            # Lines name tests that failed or were skipped; those that passed are only counted.
-            bad = [wrong for wrong, _, _ in VERDICT.findall(text) if wrong]
-            reasons = [reason for wrong, _, reason in VERDICT.findall(text) if not wrong]
+            reasons = [reason for _, reason in SKIPPED.findall(text)]
             skipped.update(reasons)
             ran = sum(int(count) for count in re.findall(r"^Ran (\d+) tests? in", text, re.M))
-            passed += ran - len(bad) - len(reasons)
+            end = FAILURES.findall(text)
+            bad = sum(int(count) for count in re.findall(r"(?:failures|errors)=(\d+)", str(end)))
+            passed += ran - bad - len(reasons)
             rows[family(module)] = (passed, skipped)
-            # A module that crashed or ran too long names no test: that is one failure.
+            # A module that crashed or ran too long counts no test: that is one failure.
             if bad or code != 0:
-                failed += max(len(bad), 1)
-                print(f"FAILED: {module} ended with {code}:\n{text[-3000:]}", flush=True)
+                failed += max(bad, 1)
+                # What went wrong first is at the beginning, what unittest makes of it at the end.
+                said = text if len(text) < 6000 else f"{text[:4000]}\n[...]\n{text[-2000:]}"
+                print(f"FAILED: {module} ended with {code}:\n{said}", flush=True)
     print(table(rows))
     if document:
         text = document.read_text()
