@@ -22,7 +22,8 @@ bool is_running(pid_t thread) {
   std::snprintf(path.data(), path.size(), "/proc/self/task/%d/stat", thread);
   const int fd = native::open(path.data(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
-    return errno == EMFILE || errno == ENFILE;  // else it has ended; without a number, who knows
+    // It has ended, unless there is no number left to look with. Then it may be running.
+    return errno == EMFILE || errno == ENFILE;
   }
   std::array<char, 64> text;  // "number (name) state ...", and a name has 15 bytes at most
   const long size = native::read(fd, text.data(), text.size());

@@ -5,18 +5,18 @@
 namespace weft::conformance {
 
 // --- Ends of threads and processes (ends.cpp)
-int exit_in_handler();       // while the same thread is making progress, half of the time
-int exit_at_once();          // two ranks: one sends, one leaves with what it got
-int exit_cancelled();        // by a thread that is to be cancelled
-int cancelled_poller();      // a thread is cancelled in its polls; the others go on
-int cancelled_questions();   // of a thread; calls that are no points of cancellation
-int closed_while_written();  // by another thread: device files
-int closed_while_written_in_a_full_process();  // which has no number left
-int forks();                                   // while another thread opens and closes the device
-int children_past_fork();                      // by vfork() and _Fork()
-int grandchildren_by_vfork();                  // that ask before their parent does
-int forked_channels();  // children close theirs, whatever the parent's threads were at
-int first_use();        // by many threads at once
+int exit_in_handler();            // while the same thread is making progress, half of the time
+int exit_at_once();               // two ranks: one sends, one leaves with what it got
+int exit_cancelled();             // by a thread that is to be cancelled
+int cancelled_poller();           // a thread is cancelled in its polls; the others go on
+int cancelled_questions();        // of a thread; calls that are no points of cancellation
+int closed_while_written();       // by another thread: device files
+int written_in_a_full_process();  // the same without a number left
+int forks();                      // while another thread opens and closes the device
+int children_past_fork();         // by vfork() and _Fork()
+int grandchildren_by_vfork();     // that ask before their parent does
+int forked_channels();            // children close theirs, whatever the parent's threads were at
+int first_use();                  // by many threads at once
 
 // --- Threads that wait for events of rdma_cm (waiting.cpp)
 int cancelled_waiter();                // others are interrupted, or do not wait

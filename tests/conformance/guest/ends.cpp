@@ -187,7 +187,7 @@ int closed_while_written(bool use_up_numbers) {
 }  // namespace
 
 int closed_while_written() { return closed_while_written(false); }
-int closed_while_written_in_a_full_process() { return closed_while_written(true); }
+int written_in_a_full_process() { return closed_while_written(true); }
 
 // Calls that are no points of cancellation, by a thread that is to be cancelled: of files and
 // interfaces for which the library itself opens files.

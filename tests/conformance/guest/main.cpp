@@ -28,7 +28,7 @@ constexpr Case kCases[] = {
     {"closed_duplicate", closed_duplicate},
     {"cancelled_questions", cancelled_questions},
     {"closed_while_written", closed_while_written},
-    {"closed_while_written_in_a_full_process", closed_while_written_in_a_full_process},
+    {"written_in_a_full_process", written_in_a_full_process},
     {"forks", forks},
     {"forked_channels", forked_channels},
     {"children_past_fork", children_past_fork},

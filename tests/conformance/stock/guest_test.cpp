@@ -51,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(Guest, Connections,
                          ::testing::Values("cancelled_waiter", "cancelled_waiters", "closed_waiter",
                                            "restarted_waiter", "closed_duplicate", "late_handler",
                                            "late_handler_of_a_full_process", "closed_while_written",
-                                           "closed_while_written_in_a_full_process"),
+                                           "written_in_a_full_process"),
                          [](const auto& test) { return std::string(test.param); });
 
 // The wrappers open files themselves, and open() is a point of cancellation: calls that are none
