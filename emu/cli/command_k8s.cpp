@@ -237,7 +237,8 @@ void add_run_options(CLI::App& command, Options& options) {
   command.add_option("--rate", options.rate, "Of each NIC, which its virtual functions share")
       ->capture_default_str();
   command.add_option("--engine", options.engine,
-                     "podman, docker or the path of one of them; default: what is there");
+                     "podman, docker (for pods without networks) or the path of one of them; "
+                     "default: what is there");
   command
       .add_option("--timeout", options.timeout,
                   "Seconds after which pods that have not ended have failed; 0: none")

@@ -90,7 +90,8 @@ std::string LabIdentity::container(const std::string& node) const {
 
 // The lab's own network. Its nodes find each other by /etc/hosts (--add-host), so podman's server
 // of names is left out.
-Words create_network(EngineKind kind, const LabIdentity& lab, const std::string& subnet) {
+Words create_network(EngineKind kind, const LabIdentity& lab, const std::string& name,
+                     const std::string& subnet) {
   Words words{"network", "create", "--label", lab.label()};
   if (kind == EngineKind::podman) {
     words.emplace_back("--disable-dns");
@@ -98,7 +99,7 @@ Words create_network(EngineKind kind, const LabIdentity& lab, const std::string&
   if (!subnet.empty()) {
     add(words, {"--subnet", subnet});
   }
-  words.push_back(lab.network());
+  words.push_back(name);
   return words;
 }
 
@@ -120,11 +121,11 @@ Words create_network(EngineKind kind, const LabIdentity& lab, const LabNetwork& 
 }
 
 // Each engine has a template language over its own description of a network.
-Words ask_subnet(EngineKind kind, const LabIdentity& lab) {
+Words ask_subnet(EngineKind kind, const std::string& network) {
   const char* const subnets = kind == EngineKind::podman
                                   ? "{{range .Subnets}}{{.Subnet}} {{end}}"
                                   : "{{range .IPAM.Config}}{{.Subnet}} {{end}}";
-  return {"network", "inspect", "--format", subnets, lab.network()};
+  return {"network", "inspect", "--format", subnets, network};
 }
 
 // The command of many images is a shell, which ends at once if it has no terminal. So a node to

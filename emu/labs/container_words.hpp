@@ -41,11 +41,13 @@ struct NodeAddress {
   std::string address;
 };
 
-[[nodiscard]] Words create_network(EngineKind kind, const LabIdentity& lab,
+// The lab's own network. Without `subnet` the engine chooses one; `name` may be another one than
+// LabIdentity::network() meanwhile.
+[[nodiscard]] Words create_network(EngineKind kind, const LabIdentity& lab, const std::string& name,
                                    const std::string& subnet);
 [[nodiscard]] Words create_network(EngineKind kind, const LabIdentity& lab,
                                    const LabNetwork& network);
-[[nodiscard]] Words ask_subnet(EngineKind kind, const LabIdentity& lab);
+[[nodiscard]] Words ask_subnet(EngineKind kind, const std::string& network);
 // `addresses`: of all nodes in a network of the lab's own, this one's among them; else empty.
 [[nodiscard]] Words run_node(EngineKind kind, const LabIdentity& lab, const LabFile& file,
                              const LabNode& node, const NodeNics& nics,

@@ -156,9 +156,18 @@ Result<ContainerEngine> engine_for(const std::string& directory, const std::stri
                             file.name, record->engine));
   }
   for (const LabNode& node : file.nodes) {
-    if (engine && engine->kind() == EngineKind::docker && !node.rootfs.empty()) {
+    if (!engine || engine->kind() != EngineKind::docker) {
+      continue;
+    }
+    if (!node.rootfs.empty()) {
       return fail(ErrorCode::invalid_argument,
                   node.place + ": docker runs images only: 'rootfs' needs podman");
+    }
+    if (!node.interfaces.empty()) {
+      return fail(ErrorCode::invalid_argument,
+                  node.place +
+                      ": docker gives interfaces no names: a pod with networks needs "
+                      "podman");
     }
   }
   return engine;

@@ -5,16 +5,20 @@
 #include "emu/labs/lab_start.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "emu/fabric/topology_yaml.hpp"
 #include "emu/launch/control_client.hpp"
+#include "emu/launch/interrupt.hpp"
 #include "emu/launch/shared_folder.hpp"
 #include "emu/launch/weftd_process.hpp"
+#include "srd/base/rng.hpp"
 
 namespace weft::labs {
 namespace {
@@ -117,65 +121,84 @@ Result<void> LabStart::start_weftd(std::size_t payload, const std::string& devic
   return {};
 }
 
-// Networks that are there, from an earlier start, stay as they are.
+// Networks that are there, from an earlier start, stay as they are. An engine that is told to end
+// may make a network all the same, of which nobody would know: so these calls are not broken off.
 Result<void> LabStart::create_networks() {
   const auto there = engine_.ask(list_networks(identity_), Interrupts::heed);
   if (!there) {
     return tl::unexpected(there.error());
   }
   const Words names = lines_of(*there);
-  const auto create = [&](const std::string& name, const Words& words) -> Result<void> {
-    if (std::ranges::find(names, name) != names.end()) {
-      return {};
-    }
-    return engine_.ask(words, Interrupts::heed).map([](const std::string&) {});
+  const auto is_there = [&](const std::string& name) {
+    return std::ranges::find(names, name) != names.end();
   };
-  // Those whose subnets are said come first, so that the engine's choice is none of them.
-  Result<void> done;
-  for (const LabNetwork& network : file_.more_networks) {
-    done = done ? create(identity_.container(network.name),
-                         create_network(engine_.kind(), identity_, network))
-                : done;
+  if (is_there(subnet_question())) {  // of a start that was killed
+    if (auto removed = remove_network(subnet_question()); !removed) {
+      return removed;
+    }
   }
-  if (!done || std::ranges::find(names, identity_.network()) != names.end()) {
-    return done;
+  // Those whose subnets are said come first, so that the engine's choice is none of them.
+  for (const LabNetwork& network : file_.more_networks) {
+    if (is_there(identity_.container(network.name))) {
+      continue;
+    }
+    const auto done =
+        engine_.ask(create_network(engine_.kind(), identity_, network), Interrupts::defer);
+    if (!done) {
+      return tl::unexpected(done.error());
+    }
+  }
+  if (is_there(identity_.network())) {
+    return {};
   }
   return engine_.kind() == EngineKind::docker && file_.subnet.empty()
              ? create_network_of_docker()
-             : create_network_with(file_.subnet);
+             : create_network_as(identity_.network(), file_.subnet);
 }
 
-Result<void> LabStart::create_network_with(const std::string& subnet) {
-  return engine_.ask(create_network(engine_.kind(), identity_, subnet), Interrupts::heed)
+// No node's name begins with a dot.
+std::string LabStart::subnet_question() const { return identity_.container(".subnet"); }
+
+Result<void> LabStart::create_network_as(const std::string& name, const std::string& subnet) {
+  return engine_.ask(create_network(engine_.kind(), identity_, name, subnet), Interrupts::defer)
       .map([](const std::string&) {});
 }
 
+Result<void> LabStart::remove_network(const std::string& name) {
+  return engine_.ask({"network", "rm", name}, Interrupts::defer).map([](const std::string&) {});
+}
+
 // The first one; a network may have several, in IPv6 as well.
-Result<std::string> LabStart::ask_for_subnet() {
-  return engine_.ask(ask_subnet(engine_.kind(), identity_), Interrupts::heed)
+Result<std::string> LabStart::ask_for_subnet(const std::string& network) {
+  return engine_.ask(ask_subnet(engine_.kind(), network), Interrupts::defer)
       .map([](const std::string& all) { return all.substr(0, all.find_first_of(" \n")); });
 }
 
 // Docker gives a container the address that it is to have only in a network whose subnet was said.
-// So it is asked which one it would take. Another network may take that first.
+// So it is asked which one it would take, by a network of another name: one of the lab's own name
+// has always been told its subnet. Meanwhile somebody else may take that subnet, labs that are
+// started at the same time above all.
 Result<void> LabStart::create_network_of_docker() {
-  Result<void> done;
-  for (int tries = 0; tries < 5; ++tries) {
-    done = create_network_with("");
+  constexpr int kTries = 50;
+  constexpr std::uint32_t kLongestPause = 200;  // ms; together they take five seconds on average
+  Rng rng(mix64(static_cast<std::uint64_t>(::getpid())));
+  for (int tries = 1;; ++tries) {
+    launch::check_interrupt();
+    auto done = create_network_as(subnet_question(), "");
     if (!done) {
       return done;
     }
-    const auto subnet = ask_for_subnet();
-    const auto removed = engine_.ask({"network", "rm", identity_.network()}, Interrupts::defer);
-    if (!subnet || !removed) {
-      return tl::unexpected(subnet ? removed.error() : subnet.error());
+    const auto subnet = ask_for_subnet(subnet_question());
+    done = remove_network(subnet_question());
+    if (!subnet || !done) {
+      return subnet ? done : tl::unexpected(subnet.error());
     }
-    done = create_network_with(*subnet);
-    if (done) {
+    done = create_network_as(identity_.network(), *subnet);
+    if (done || tries == kTries || done.error().message.find("overlaps") == std::string::npos) {
       return done;
     }
+    std::this_thread::sleep_for(std::chrono::milliseconds{rng.below(kLongestPause)});
   }
-  return done;
 }
 
 Result<void> LabStart::start_ip_network(LabRecord& record) {
@@ -185,7 +208,7 @@ Result<void> LabStart::start_ip_network(LabRecord& record) {
   if (auto created = create_networks(); !created) {
     return created;
   }
-  const auto subnet = ask_for_subnet();
+  const auto subnet = ask_for_subnet(identity_.network());
   if (!subnet) {
     return tl::unexpected(subnet.error());
   }

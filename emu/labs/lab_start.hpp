@@ -34,8 +34,11 @@ class LabStart {
   [[nodiscard]] Result<void> start_ip_network(LabRecord& record);
   [[nodiscard]] Result<void> create_networks();
   [[nodiscard]] Result<void> create_network_of_docker();
-  [[nodiscard]] Result<void> create_network_with(const std::string& subnet);
-  [[nodiscard]] Result<std::string> ask_for_subnet();
+  [[nodiscard]] Result<void> create_network_as(const std::string& name, const std::string& subnet);
+  [[nodiscard]] Result<void> remove_network(const std::string& name);
+  [[nodiscard]] Result<std::string> ask_for_subnet(const std::string& network);
+  // The name of the network by which docker is asked for a subnet.
+  [[nodiscard]] std::string subnet_question() const;
   // The nodes that have no running container. Containers that have ended are removed.
   [[nodiscard]] Result<std::vector<const LabNode*>> missing_nodes() const;
   [[nodiscard]] Result<void> start_nodes(const LabRecord& record);

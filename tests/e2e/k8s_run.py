@@ -141,8 +141,17 @@ def runs_break_off(labs):
     labs.nothing_is_left()
 
 
+def needs_podman(labs):
+    """Pods' interfaces have names, which docker does not give."""
+    labs.flag("docker")
+    files = [network_of(labs), labs.file("pods.yaml", pod("a", "work"))]
+    said = Run(labs, *files).ends(1)
+    assert "needs podman" in said, said
+    labs.nothing_is_left()
+
+
 def fake(weft, folder):
-    for number, part in enumerate((pods_end, pods_hang, runs_break_off)):
+    for number, part in enumerate((pods_end, pods_hang, runs_break_off, needs_podman)):
         own = os.path.join(folder, str(number))
         os.mkdir(own)
         os.environ["XDG_RUNTIME_DIR"] = own

@@ -121,6 +121,11 @@ class Fake(Labs):
         folder = os.path.join(self.state, kind)
         return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
 
+    def pools(self):
+        files = [os.path.join(self.state, "networks", name) for name in self.made("networks")]
+        lines = [line for file in files for line in open(file, encoding="utf-8")]
+        return [line.split()[1] for line in lines if line.startswith("pool ")]
+
     def container(self, name):
         with open(os.path.join(self.state, "containers", name), encoding="utf-8") as file:
             return file.read().splitlines()
@@ -135,6 +140,9 @@ class Fake(Labs):
         with open(os.path.join(self.state, "log"), encoding="utf-8") as file:
             return [line for line in file if line.startswith(word + " ")]
 
+    def forget_asked(self):
+        os.unlink(os.path.join(self.state, "log"))
+
     def flag(self, name, there=True):
         path = os.path.join(self.state, name)
         if there:
@@ -148,13 +156,13 @@ class Fake(Labs):
         assert not self.made() and not self.made("networks"), (self.made(), self.made("networks"))
 
 
-def comes_and_goes(labs):
+def comes_and_goes(labs, subnet="10.89.0"):
     text = labs.run("up", labs.file("three.lab.yaml", THREE))
     assert "nodes: 3 of 3" in text and "weft lab exec n1" in text, text
     assert labs.made() == ["weft-three-n1", "weft-three-n2", "weft-three-n3"], labs.made()
     lines = labs.container("weft-three-n2")
     # The first address of the engine's network is its gateway's: n1 has .2, n2 .3.
-    for line in ("env WEFT_HOST=n2", "env COLOUR=red", "ip 10.89.0.3", "add-host n1:10.89.0.2",
+    for line in ("env WEFT_HOST=n2", "env COLOUR=red", f"ip {subnet}.3", f"add-host n1:{subnet}.2",
                  "network weft-three"):
         assert line in lines, (line, lines)
     folder = next(line.split()[1].split(":")[0] for line in lines if line.startswith("volume"))
@@ -307,10 +315,39 @@ def keeps_its_engine(labs):
     labs.nothing_is_left()
 
 
-# Docker gives a container the address that it is to have only in a network whose subnet was said.
 def with_docker(labs):
+    """Docker gives a container the address that it is to have only in a network whose subnet was
+    said, and two networks never the same subnet."""
     labs.flag("docker")
-    comes_and_goes(labs)
+    comes_and_goes(labs, "172.18.0")
+    labs.forget_asked()
+    goes_on(labs)
+    breaks_off(labs)
+    # What a start left that was killed while it asked docker for a subnet.
+    labs.run("up", labs.file("three.lab.yaml", THREE))
+    label = f"label weft.lab={os.path.join(labs.folder, f'weft-{os.geteuid()}', 'three')}"
+    network = os.path.join(labs.state, "networks", "weft-three")
+    with open(network, encoding="utf-8") as file:
+        assert label in file.read()
+    os.rename(network, network + "-.subnet")
+    for node in ("n1", "n2", "n3"):
+        labs.set_state(f"weft-three-{node}", "exited 137")
+    labs.run("up", labs.file("three.lab.yaml", THREE))
+    assert labs.made("networks") == ["weft-three"] and labs.status()["whole"], labs.made("networks")
+    labs.run("down")
+    # Several at once, of which each asks for the subnet that another one is about to take.
+    names = [f"l{number}" for number in range(8)]
+    files = [labs.file(f"{name}.lab.yaml", THREE.replace("three", name)) for name in names]
+    starts = [subprocess.Popen(labs.words("up", file), stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, text=True) for file in files]
+    for start in starts:
+        said = start.communicate(timeout=PATIENCE)[1]
+        assert start.returncode == 0, said
+    pools = labs.pools()
+    assert len(pools) == len(set(pools)) == len(names), pools
+    for name in names:
+        labs.run("down", name)
+    labs.nothing_is_left()
 
 
 def fake(weft, folder):

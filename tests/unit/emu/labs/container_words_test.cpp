@@ -102,9 +102,9 @@ TEST(ContainerWords, WithoutANetworkOfItsOwnALabUsesTheHostsOrNone) {
 // Podman would answer names on the network itself, and wait ten seconds for a container that does
 // not end; docker has neither option.
 TEST(ContainerWords, PodmanAndDockerDifferInAFewWords) {
-  EXPECT_THAT(line(create_network(EngineKind::podman, kLab, "")),
+  EXPECT_THAT(line(create_network(EngineKind::podman, kLab, "weft-pair", "")),
               "network create --label weft.lab=/run/weft-0/pair --disable-dns weft-pair");
-  EXPECT_THAT(line(create_network(EngineKind::docker, kLab, "10.9.0.0/24")),
+  EXPECT_THAT(line(create_network(EngineKind::docker, kLab, "weft-pair", "10.9.0.0/24")),
               "network create --label weft.lab=/run/weft-0/pair --subnet 10.9.0.0/24 weft-pair");
   EXPECT_THAT(remove_containers(EngineKind::podman, {"a", "b"}),
               ElementsAre("rm", "--force", "--volumes", "--time", "0", "a", "b"));
