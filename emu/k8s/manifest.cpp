@@ -200,6 +200,9 @@ void add_object(const std::string& file, int lines_before, const YAML::Node& roo
                     place,
                     lines_before,
                     root};
+  if (manifest.name_space.empty()) {
+    manifest.name_space = "default";  // as if it were not there
+  }
   if (manifest.name.empty()) {
     // The API server puts letters of its own behind this name.
     manifest.name = kept_of_generate_name(text_of(value_of(metadata, "generateName")));

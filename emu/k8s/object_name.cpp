@@ -68,6 +68,9 @@ NameRule name_rule_of(const std::string& kind) {
   if (kind == "Service") {
     return {.begins_with_letter = true};  // a host in DNS (RFC 1035)
   }
+  if (kind == "StatefulSet") {
+    return kLabelRule;  // its pods are hosts
+  }
   if (kind == "Job") {
     return {.has_dots = true};  // a label of its pods has it as its value
   }

@@ -53,6 +53,20 @@ bool makes_pods(const YAML::Node& node) {
          std::ranges::any_of(node, [](const YAML::Node& item) { return makes_pods(item); });
 }
 
+// The pods of an indexed Job are hosts, whose names have a dash and a number behind the Job's.
+NameRule rule_for(const Manifest& manifest) {
+  NameRule rule = name_rule_of(manifest.kind);
+  const YAML::Node spec = value_of(manifest.root, "spec");
+  if (manifest.kind == "Job" && text_of(value_of(spec, "completionMode")) == "Indexed") {
+    const auto completions = whole_number<std::uint32_t>(text_of(value_of(spec, "completions")));
+    if (completions.value_or(0) != 0) {
+      rule = kLabelRule;
+      rule.longest -= 1 + std::to_string(*completions - 1).size();
+    }
+  }
+  return rule;
+}
+
 // Checks the names of an object of a kind that a plan uses.
 void check_names(const Manifest& manifest, Findings& findings) {
   const YAML::Node metadata = value_of(manifest.root, "metadata");
@@ -62,7 +76,7 @@ void check_names(const Manifest& manifest, Findings& findings) {
                    manifest.kind + " with the " + field + " '" + value.substr(0, 100) + "'",
                    remedy);
   };
-  const NameRule rule = name_rule_of(manifest.kind);
+  const NameRule rule = rule_for(manifest);
   const std::string name = text_of(value_of(metadata, "name"));
   if (!name.empty() && !rule.allows(name)) {
     complain("name", name, rule.text());
@@ -142,11 +156,14 @@ Objects read_objects(const std::vector<Manifest>& manifests, const ReadOptions& 
   Objects objects;
   std::map<std::string, FilePlace> seen;
   for (const Manifest& manifest : manifests) {
-    const auto [first, is_new] = seen.emplace(manifest.title(), manifest.place);
-    if (!is_new && text_of(value_of(value_of(manifest.root, "metadata"), "name")) != "") {
-      findings.error(manifest.place, manifest.title() + " is here a second time",
-                     "the later one replaces the one of " + first->second.text() +
-                         ": give it another name, or remove one");
+    // Of a generateName another name is made each time.
+    if (text_of(value_of(value_of(manifest.root, "metadata"), "name")) != "") {
+      const auto [first, is_new] = seen.emplace(manifest.title(), manifest.place);
+      if (!is_new) {
+        findings.error(manifest.place, manifest.title() + " is here a second time",
+                       "the later one replaces the one of " + first->second.text() +
+                           ": give it another name, or remove one");
+      }
     }
     const std::string& kind = manifest.kind;
     if (kind == "SriovNetworkNodePolicy") {

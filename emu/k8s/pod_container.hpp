@@ -44,7 +44,8 @@ struct PodVolume {
 };
 
 // A byte or core count as the API writes it: "256Mi" -> "268435456", "500m" -> "0.5"; rounded up to
-// a byte or a thousandth of a core. None where it is no such number, or more than 64 bits hold.
+// a byte, or to a thousandth and at least a hundredth of a core. None where it is no such number,
+// or more than 64 bits hold.
 [[nodiscard]] std::optional<std::string> bytes_of_quantity(const std::string& text);
 [[nodiscard]] std::optional<std::string> cores_of_quantity(const std::string& text);
 // The same of what is counted and not divided: "2", "2k", "2000m". None also where something is

@@ -132,14 +132,18 @@ std::optional<std::string> bytes_of_quantity(const std::string& text) {
                                             : std::nullopt;
 }
 
-// Docker and podman take cores as a decimal number: 500m is 0.5.
+// Docker and podman take cores as a decimal number: 500m is 0.5. What is less than the kernel
+// shares out is that, as the kubelet has it.
 std::optional<std::string> cores_of_quantity(const std::string& text) {
   const auto thousandths = whole_number_of(text, 3);
   if (!thousandths) {
     return std::nullopt;
   }
-  std::string cores = std::to_string(thousandths->rounded_up / 1000) + "." +
-                      std::to_string(1000 + thousandths->rounded_up % 1000).substr(1);
+  constexpr std::uint64_t kLeast = 10;
+  const std::uint64_t given =
+      thousandths->rounded_up == 0 ? 0 : std::max(thousandths->rounded_up, kLeast);
+  std::string cores =
+      std::to_string(given / 1000) + "." + std::to_string(1000 + given % 1000).substr(1);
   cores.erase(cores.find_last_not_of('0') + 1);
   return cores.ends_with('.') ? cores.substr(0, cores.size() - 1) : cores;
 }

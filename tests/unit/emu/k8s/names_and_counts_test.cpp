@@ -71,7 +71,7 @@ TEST(NamesAndCounts, PodsWhoseRequestsCannotBeReadDoNotStart) {
   EXPECT_EQ(plan.pods[0].node, "");
 }
 
-// As the API server reads them, whose quantities have units.
+// Quantities have units, as the API server reads them.
 TEST(NamesAndCounts, CountsOfDevicesAreQuantities) {
   for (const char* one : {"1", "\"1\"", "+1", "01", "1.", "1.000", "1000m", "1e0", "1E+0", "10e-1",
                           "0.001k", "1000000000n", "0.0009765625Ki"}) {
@@ -127,16 +127,18 @@ TEST(NamesAndCounts, SomeKindsOfObjectsHaveNarrowerNames) {
     return plan.findings.list().empty() ? ManifestFinding{} : plan.findings.list()[0];
   };
   const auto name = [](std::size_t size) { return "name: " + std::string(size, 'a'); };
-  const std::pair<const char*, std::size_t> longest[] = {
-      {"Pod", 253}, {"Deployment", 253}, {"Job", 63}, {"CronJob", 52}, {"Service", 63}};
+  const std::pair<const char*, std::size_t> longest[] = {{"Pod", 253},        {"Deployment", 253},
+                                                         {"StatefulSet", 63}, {"Job", 63},
+                                                         {"CronJob", 52},     {"Service", 63}};
   for (const auto& [kind, size] : longest) {
     EXPECT_EQ(said(kind, name(size)).what, "");
     const ManifestFinding finding = said(kind, name(size + 1));
     EXPECT_THAT(finding.what, HasSubstr(std::string(kind) + " with the name 'aaa"));
     EXPECT_THAT(finding.remedy, HasSubstr("at most " + std::to_string(size) + " small letters"));
-    const bool has_dots = std::string(kind) != "Service";
+    const bool is_service = std::string(kind) == "Service";
+    const bool has_dots = !is_service && std::string(kind) != "StatefulSet";
     EXPECT_EQ(said(kind, "name: a.b").what.empty(), has_dots) << kind;
-    EXPECT_EQ(said(kind, "name: 1a").what.empty(), has_dots) << kind;
+    EXPECT_EQ(said(kind, "name: 1a").what.empty(), !is_service) << kind;
     // All namespaces are alike.
     EXPECT_EQ(said(kind, "name: a, namespace: 1-" + std::string(61, 'a')).what, "");
     for (const std::string& wrong : {std::string(64, 'a'), std::string("a.b"), std::string("-a")}) {
@@ -144,9 +146,43 @@ TEST(NamesAndCounts, SomeKindsOfObjectsHaveNarrowerNames) {
                 std::string(kind) + " with the namespace '" + wrong + "'");
     }
   }
+  // For kubectl as if it were not there.
+  EXPECT_EQ(said("Pod", "name: a, namespace: ''").what, "");
   EXPECT_EQ(said("Service", "name: a-").remedy,
             "at most 63 small letters, digits and -, which is at no end, with a letter at the "
             "beginning: the API server refuses it otherwise");
+}
+
+// The pods of an indexed Job are hosts whose names have their numbers behind the Job's.
+TEST(NamesAndCounts, NamesOfIndexedJobsLeaveRoomForTheNumbersOfTheirPods) {
+  const auto said = [](const std::string& name, const std::string& completions) {
+    const std::string job =
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {name: " + name +
+        "}\nspec: {completionMode: Indexed, completions: " + completions +
+        ", parallelism: 1, template: {spec: {containers: [{name: a, image: b}]}}}\n";
+    const PodPlan plan = make_plan({{"a.yaml", job}}, {});
+    EXPECT_LE(plan.findings.list().size(), 1U) << plan_text(plan);
+    return plan.findings.list().empty() ? "" : plan.findings.list()[0].remedy;
+  };
+  const auto name = [](std::size_t size) { return std::string(size, 'a'); };
+  EXPECT_EQ(said(name(61), "10"), "");
+  EXPECT_THAT(said(name(62), "10"), HasSubstr("at most 61 small letters"));
+  EXPECT_EQ(said(name(60), "11"), "");
+  EXPECT_THAT(said(name(61), "11"), HasSubstr("at most 60 small letters"));
+  EXPECT_THAT(said("a.b", "2"), HasSubstr("digits and -"));
+}
+
+// What the API server makes of it is another name each time.
+TEST(NamesAndCounts, GeneratedNamesAreNobodysNames) {
+  const std::string generated = object_of("Pod", "generateName: test");
+  const std::string named = object_of("Pod", "name: test");
+  for (const std::string& text : {generated + "---\n" + named, named + "---\n" + generated,
+                                  generated + "---\n" + generated}) {
+    const PodPlan plan = make_plan({{"a.yaml", text}}, {});
+    EXPECT_TRUE(plan.is_good()) << plan_text(plan);
+  }
+  const PodPlan twice = make_plan({{"a.yaml", named + "---\n" + named}}, {});
+  EXPECT_FALSE(twice.is_good());
 }
 
 // The API server checks a generateName as the beginning of a name, then cuts it to 58 characters
@@ -161,15 +197,17 @@ TEST(NamesAndCounts, GeneratedNamesAreCutBeforeTheyAreCompleted) {
     return "generateName: " + std::string(size, 'a') + end;
   };
   EXPECT_EQ(said("Job", beginning(79)).what, "");
-  const std::pair<const char*, std::size_t> longest[] = {
-      {"Pod", 253}, {"Deployment", 253}, {"Job", 253}, {"CronJob", 47}, {"Service", 63}};
+  const std::pair<const char*, std::size_t> longest[] = {{"Pod", 253},        {"Deployment", 253},
+                                                         {"StatefulSet", 63}, {"Job", 253},
+                                                         {"CronJob", 47},     {"Service", 63}};
   for (const auto& [kind, size] : longest) {
     EXPECT_EQ(said(kind, beginning(size)).what, "");
     EXPECT_EQ(said(kind, beginning(size - 1, "-")).what, "");
     const ManifestFinding finding = said(kind, beginning(size + 1));
     EXPECT_THAT(finding.what, HasSubstr(std::string(kind) + " with the generateName 'aaa"));
     EXPECT_THAT(finding.remedy, HasSubstr("at most " + std::to_string(size) + " small letters"));
-    EXPECT_EQ(said(kind, "generateName: a.b-").what.empty(), std::string(kind) != "Service");
+    const bool has_dots = std::string(kind) != "Service" && std::string(kind) != "StatefulSet";
+    EXPECT_EQ(said(kind, "generateName: a.b-").what.empty(), has_dots);
     EXPECT_EQ(said(kind, "generateName: a--").what, "");
     for (const std::string wrong : {"-", "--", "-a", "a.", ".", "a.-", "a..b", "A-", "a_"}) {
       EXPECT_EQ(said(kind, "generateName: '" + wrong + "'").what,

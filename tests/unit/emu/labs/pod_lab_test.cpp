@@ -362,7 +362,8 @@ TEST(PodLab, AContainerIsToldWhatItsManifestSays) {
 }
 
 // Ki and Mi are powers of 1024, k and M of 1000; a fraction of a core is written in thousandths.
-// What is left over of a byte or of a thousandth is a whole one.
+// What is left over of a byte or of a thousandth is a whole one. Less than a hundredth of a core is
+// one, as the kubelet has it.
 TEST(PodLab, QuantitiesAreThoseOfTheApi) {
   const std::pair<const char*, const char*> bytes[] = {
       {"5120Mi", "5368709120"},
@@ -390,8 +391,8 @@ TEST(PodLab, QuantitiesAreThoseOfTheApi) {
     EXPECT_FALSE(k8s::bytes_of_quantity(text)) << text;
   }
   const std::pair<const char*, const char*> cores[] = {
-      {"1500m", "1.5"}, {"2", "2"},      {"0.25", "0.25"},      {"50m", "0.05"},
-      {"1k", "1000"},   {"1u", "0.001"}, {"1000000n", "0.001"}, {"0", "0"}};
+      {"1500m", "1.5"}, {"2", "2"},     {"0.25", "0.25"}, {"50m", "0.05"}, {"1k", "1000"},
+      {"1u", "0.01"},   {"9m", "0.01"}, {"11m", "0.011"}, {"0", "0"}};
   for (const auto& [text, number] : cores) {
     EXPECT_EQ(k8s::cores_of_quantity(text), number) << text;
   }
