@@ -11,6 +11,7 @@ what passed, and why what was skipped was; --write puts it into a document. Exit
 failed; 77 where they are not installed."""
 
 import collections
+import dataclasses
 import gzip
 import os
 import re
@@ -25,10 +26,12 @@ PYTHON = "/usr/bin/python3"
 TEMPLATE = "base.py.in"  # of base.py, which has the host's address
 PATIENCE = 300  # seconds for one module
 BEGIN, END = "<!-- pyverbs_rxe.py writes from here -->", "<!-- to here -->"
-# Of unittest's verbose output: the end of each line of a test that was skipped, and the end of all.
-# Of tests that failed there may be no such line, where their processes wrote between its words.
+# Of unittest's verbose output: why tests were skipped, how many ran, and the last line of all, with
+# what became of them. That is not counted from the tests' own lines: their processes write between
+# the words of these.
 SKIPPED = re.compile(r"\.\.\. skipped (['\"])(.*)\1$", re.M)
-FAILURES = re.compile(r"^FAILED \(.*\)$", re.M)
+RAN = re.compile(r"^Ran (\d+) tests? in", re.M)
+VERDICT = re.compile(r"(?:OK|FAILED)(?: \(([a-z ]+=\d+(?:, [a-z ]+=\d+)*)\))?$", re.M)
 
 ASKS_IP = re.compile(r"\['ip', '-j', 'addr', 'show', [\w.]+\]")
 ANSWER_OF_IP = '[{"addr_info": [{"local": "HOST_ADDRESS"}], "address": "02:00:00:00:00:01"}]'
@@ -86,6 +89,37 @@ def run(weft, tests, module):
         return 124, (error.stdout or b"").decode(errors="replace")
 
 
+@dataclasses.dataclass
+class Outcome:
+    """Of a module's tests, or of several modules'."""
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    why: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+
+    def __iadd__(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.why.update(other.why)
+        return self
+
+
+def outcome(code, text):
+    """By exit code and output. A module that crashed, ran too long or ran nothing has failed."""
+    why = collections.Counter(reason for _, reason in SKIPPED.findall(text))
+    ran, verdicts = RAN.findall(text), VERDICT.findall(text)
+    if not ran or not verdicts:
+        return Outcome(failed=1, why=why)
+    of = {name.strip(): int(number)
+          for name, number in re.findall(r"([a-z ]+)=(\d+)", verdicts[-1])}
+    failed = sum(of.get(name, 0) for name in ("failures", "errors", "unexpected successes"))
+    skipped = of.get("skipped", 0)
+    # A test and its tearDown() can fail both, and where setUpClass() fails no test of its class ran.
+    passed = max(0, int(ran[-1]) - failed - skipped)
+    return Outcome(passed, failed if failed or code == 0 else 1, skipped, why)
+
+
 def family(module):
     """The row of the table: all tests for another vendor's devices, which skip themselves, share
     one."""
@@ -96,16 +130,13 @@ def family(module):
     return name
 
 
-def table(rows):
+def table(rows, total):
     lines = ["| module (`test_...`) | passed | skipped | why |", "|---|---|---|---|"]
-    total = [0, 0]
-    for name, (passed, skipped) in rows.items():
-        why = "; ".join(f"{reason} ({count})" if len(skipped) > 1 else reason
-                        for reason, count in skipped.most_common())
-        lines.append(f"| `{name}` | {passed} | {sum(skipped.values())} | {why.replace('|', '/')} |")
-        total[0] += passed
-        total[1] += sum(skipped.values())
-    lines.append(f"| all | {total[0]} | {total[1]} | |")
+    for name, row in rows.items():
+        why = "; ".join(f"{reason} ({count})" if len(row.why) > 1 else reason
+                        for reason, count in row.why.most_common())
+        lines.append(f"| `{name}` | {row.passed} | {row.skipped} | {why.replace('|', '/')} |")
+    lines.append(f"| all | {total.passed} | {total.skipped} | |")
     return "\n".join(lines)
 
 
@@ -120,35 +151,27 @@ def main(weft, *words):
                                             stderr=subprocess.DEVNULL).returncode != 0:
         print("skipped: this machine has no python3-pyverbs, or not rdma-core's tests")
         return 77
-    rows, failed = {}, 0
+    rows, total = {}, Outcome()
     with tempfile.TemporaryDirectory(prefix="weft-pyverbs-") as folder:
         tests = copied(Path(folder))
         modules = words or sorted(path.stem for path in tests.glob("test_*.py"))
         for module in modules:
             code, text = run(weft, tests, module)
-            passed, skipped = rows.setdefault(family(module), (0, collections.Counter()))
-            reasons = [reason for _, reason in SKIPPED.findall(text)]
-            skipped.update(reasons)
-            ran = sum(int(count) for count in re.findall(r"^Ran (\d+) tests? in", text, re.M))
-            end = FAILURES.findall(text)
-            bad = sum(int(count) for count in re.findall(r"(?:failures|errors)=(\d+)", str(end)))
-            passed += ran - bad - len(reasons)
-            rows[family(module)] = (passed, skipped)
-            # A module that crashed or ran too long counts no test: that is one failure.
-            if bad or code != 0:
-                failed += max(bad, 1)
+            got = outcome(code, text)
+            for row in (rows.setdefault(family(module), Outcome()), total):
+                row += got
+            if got.failed:
                 # What went wrong first is at the beginning, what unittest makes of it at the end.
                 said = text if len(text) < 6000 else f"{text[:4000]}\n[...]\n{text[-2000:]}"
                 print(f"FAILED: {module} ended with {code}:\n{said}", flush=True)
-    print(table(rows))
+    print(table(rows, total))
     if document:
         text = document.read_text()
         head, rest = text.split(BEGIN)
         tail = rest.split(END, 1)[1]
-        document.write_text(f"{head}{BEGIN}\n\n{table(rows)}\n\n{END}{tail}")
-    print(f"{sum(row[0] for row in rows.values())} passed, {failed} failed, "
-          f"{sum(sum(row[1].values()) for row in rows.values())} skipped")
-    return 1 if failed else 0
+        document.write_text(f"{head}{BEGIN}\n\n{table(rows, total)}\n\n{END}{tail}")
+    print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
+    return 1 if total.failed else 0
 
 
 if __name__ == "__main__":
