@@ -24,13 +24,13 @@ begin() {
 exit 0
 END
   stand_in yamllint <<END
-echo yamllint >>"$folder/done"
+echo "yamllint \$*" >>"$folder/done"
 END
   # Sees the planted faults, and nothing else.
   stand_in node <<END
 shift
 echo "\$*" >>"$folder/done"
-! grep -q -e contaners -e Pood -e batch/v9 "\$@"
+! grep -q -e contaners -e Pood -e batch/v9 -e FAULT "\$@"
 END
   has_kubectl 32
 }
@@ -40,6 +40,7 @@ has_kubectl() {  # MINOR
 if [ "\$1" = version ]; then
   echo '{"clientVersion": {"major": "1", "minor": "$1", "gitVersion": "v1.$1.2"}}'
 else
+  echo "made \$2" >>"$folder/done"
   echo "kind: Namespace"
 fi
 END
@@ -66,7 +67,22 @@ expect_done() {  # TITLE PATTERN
 schemas="the schemas of base and samples, the planted faults"
 begin
 expect "everything" 0 ""
-expect_done "everything" overlay.yaml
+manifests=$repository/containers/kubernetes
+for overlay in "$manifests"/overlays/*/; do
+  expect_done "everything" "^made $overlay\$"
+done
+if [ "$(grep -c '/overlay.yaml$' "$folder/done")" != "$(ls "$manifests/overlays" | wc -l)" ]; then
+  echo "everything: not each overlay was looked at"
+  failed=1
+fi
+for file in "$manifests"/base/*.yaml "$manifests"/samples/*.yaml; do
+  expect_done "everything" "$file"
+done
+expect_done "everything" "^yamllint --strict .*$manifests .*containers/compose\$"
+
+begin
+has_kubectl 21
+expect "the first kubectl" 0 ""
 
 begin
 has_kubectl 20
@@ -101,6 +117,19 @@ no_yamllint="yamllint (apt-get install yamllint)"
 expect "no yamllint" 77 "shown: $schemas, the overlays; NOT SHOWN: $no_yamllint"
 rm "$folder/bin/npm"
 expect "nothing" 77 "shown: NOTHING; NOT SHOWN: $no_yamllint; $no_npm"
+
+# What is wrong with an overlay, or with making it.
+begin
+stand_in kubectl <<'END'
+if [ "$1" = version ]; then echo '{"gitVersion":"v1.32.2"}'; else echo FAULT; fi
+END
+expect "a wrong overlay" 1 ""
+stand_in kubectl <<'END'
+[ "$1" = version ] && exec echo '{"gitVersion":"v1.32.2"}'
+echo no such folder
+exit 3
+END
+expect "an overlay that cannot be made" 3 ""
 
 # What is wrong stays wrong on a machine that lacks something.
 begin
