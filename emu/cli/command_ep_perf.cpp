@@ -34,6 +34,8 @@ constexpr std::uint32_t kMaxRounds = 1000;
 struct Options {
   ExpertSetup setup;
   std::vector<std::uint32_t> ranks{8};
+  std::string mode = "ll";
+  bool asks_rings = false;  // by --chunk or --ring
   std::string order = "all";
   std::string precision = "fp8";
   bool real_time = false;
@@ -100,11 +102,11 @@ auto maker(const ExpertSetup& setup) {
     ExpertSetup own = setup;
     own.rank = rank;
     own.place = place;
-    auto worker = std::make_unique<workloads::ExpertRank>(engine, own);
+    auto worker = workloads::ExpertRank::make(engine, own);
     // The rank adds what only it knows, such as the key of its memory; the other ranks read it from
     // here.
     place = worker->place();
-    return worker;
+    return std::unique_ptr<workloads::Worker>(std::move(worker));
   };
 }
 
@@ -161,6 +163,10 @@ void run_in_real_time(const Options& options, const ExpertSetup& setup, ExpertRo
 }
 
 int run(const Options& options) {
+  if (options.asks_rings && options.setup.mode != workloads::ExpertMode::normal) {
+    complain("weft ep-perf: --chunk and --ring need --mode normal\n");
+    return kUsage;
+  }
   std::vector<Ordering> orders;
   for (std::size_t i = 0; i < std::size(workloads::kOrderingNames); ++i) {
     // Orders are named in the order of the enumeration.
@@ -172,7 +178,7 @@ int run(const Options& options) {
     ExpertSetup setup = options.setup;
     setup.problem.ranks = ranks;
     // All before any runs: a table must not end with a mistake of the command line.
-    if (const std::string mistake = mistake_in(setup.problem); !mistake.empty()) {
+    if (const std::string mistake = mistake_in(setup); !mistake.empty()) {
       complain("weft ep-perf: {}\n", mistake);
       return kUsage;
     }
@@ -224,9 +230,25 @@ void register_ep_perf(CLI::App& program, Work& work) {
       ->delimiter(',')
       ->check(CLI::Range(2U, 64U))
       ->capture_default_str();
+  command
+      ->add_option("--mode", options->mode,
+                   "ll: each token straight to its experts; normal: once to each rank, in chunks")
+      ->check(CLI::IsMember({"ll", "normal"}))
+      ->capture_default_str();
   command->add_option("--tokens", problem.tokens, "Tokens of each rank")
       ->check(CLI::Range(1U, 4096U))
       ->capture_default_str();
+  CLI::Option* const chunk =
+      command
+          ->add_option("--chunk", options->setup.chunk, "Tokens of one write, with --mode normal")
+          ->check(CLI::Range(1U, 4096U))
+          ->capture_default_str();
+  CLI::Option* const ring =
+      command
+          ->add_option("--ring", options->setup.ring,
+                       "Tokens for which there is room between two ranks, with --mode normal")
+          ->check(CLI::Range(1U, 4096U))
+          ->capture_default_str();
   command->add_option("--hidden", problem.hidden, "Columns of a token")
       ->check(CLI::Range(128U, 65536U))
       ->capture_default_str();
@@ -235,6 +257,11 @@ void register_ep_perf(CLI::App& program, Work& work) {
       ->capture_default_str();
   command->add_option("--experts", problem.experts, "Experts, shared evenly by the ranks")
       ->check(CLI::Range(2U, 65536U))
+      ->capture_default_str();
+  command
+      ->add_option("--groups", problem.groups,
+                   "Ranks that the experts of a token are on, at most; 0: any number")
+      ->check(CLI::Range(0U, 64U))
       ->capture_default_str();
   command->add_option("--dtype", options->precision, "Of dispatches; combines are bf16")
       ->check(CLI::IsMember({"fp8", "bf16"}))
@@ -270,7 +297,10 @@ void register_ep_perf(CLI::App& program, Work& work) {
   command->add_option("--seed", problem.seed, "Seed of everything that is drawn by lot")
       ->capture_default_str();
   command->add_flag("--json", options->json, "One JSON object per line");
-  command->callback([&work, options] {
+  command->callback([&work, options, chunk, ring] {
+    options->setup.mode =
+        options->mode == "ll" ? workloads::ExpertMode::low_latency : workloads::ExpertMode::normal;
+    options->asks_rings = chunk->count() + ring->count() != 0;
     options->setup.problem.precision =
         options->precision == "fp8" ? workloads::Precision::fp8 : workloads::Precision::bf16;
     work = [options] { return run(*options); };

@@ -1,5 +1,5 @@
-// Owns what both ways of dispatch and combine have in common: an endpoint, a window of memory that
-// the other ranks write, and the account of a run.
+// Owns what both ways of dispatch and combine have in common: what a rank is given to do, the
+// account of a run, and the order of its sections.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +13,27 @@
 #include "integration/workloads/outbox.hpp"
 #include "integration/workloads/tokens.hpp"
 #include "integration/workloads/worker.hpp"
-#include "srd/base/ring_queue.hpp"
 
 namespace weft::workloads {
 
+// low_latency: for few tokens, each straight to its experts (low_latency_rank.hpp). normal: for
+// many, through rings of chunks (normal_rank.hpp).
+enum class ExpertMode : std::uint8_t { low_latency, normal };
+inline constexpr const char* kExpertModeNames[] = {"ll", "normal"};
+
 struct ExpertSetup {
   ExpertProblem problem;
+  ExpertMode mode = ExpertMode::low_latency;
   std::uint32_t rank = 0;
   Ordering ordering = Ordering::count;
   std::uint32_t rounds = 5;
   std::uint32_t warm_up = 1;  // rounds before those that count
+  std::uint32_t chunk = 16;   // of `normal`: tokens that leave in one write
+  std::uint32_t ring = 128;   // of `normal`: tokens for which a ring has room; whole chunks
   RankPlace place;            // `key` and `base` are the rank's own matter
 };
+// What is wrong with it; empty: nothing.
+[[nodiscard]] std::string mistake_in(const ExpertSetup& setup);
 
 // Of a rank. Times are of the sections that count: from begin() to the last byte that was due.
 struct ExpertResult {
@@ -44,7 +53,7 @@ struct ExpertResult {
 struct TokenHeader {
   std::uint32_t token = 0;
   std::uint32_t rank = 0;
-  std::uint32_t selection = 0;  // which of the token's experts this is for
+  std::uint32_t selection = 0;  // of `low_latency`: which of the token's experts this is for
   std::uint32_t round = 0;
 };
 static_assert(sizeof(TokenHeader) == 16);
@@ -61,113 +70,73 @@ class Window {
   std::size_t size_;
 };
 
-// The low-latency way: one write for each token and expert, straight to its place; then a counter
-// for each expert. Two buffers, used in turn, are enough: a rank that is a round ahead has all
-// results of the round before, so the others have taken what they were sent in that round.
-//
 // Sections are dispatch and combine in turn. All data are functions of the seed (tokens.hpp), so
 // each rank can check every byte without asking the others.
-class ExpertRank final : public Worker {
+class ExpertRank : public Worker {
  public:
-  ExpertRank(srd::Engine& engine, const ExpertSetup& setup);
+  [[nodiscard]] static std::unique_ptr<ExpertRank> make(srd::Engine& engine,
+                                                        const ExpertSetup& setup);
 
   [[nodiscard]] const RankPlace& place() const { return setup_.place; }
-  void meet(std::span<const RankPlace> places) override { outbox_.meet(places, setup_.rank); }
-  void prepare() override;
-  void begin(TimePoint now) override;
-  void progress(TimePoint now) override;
-  [[nodiscard]] bool section_over() const override { return left_ == 0 && outstanding_ == 0; }
-  [[nodiscard]] bool finished() const override {
-    return section_ == 2 * (setup_.rounds + setup_.warm_up);
-  }
-  [[nodiscard]] const std::string& failure() const override { return failure_; }
   [[nodiscard]] const ExpertResult& result() const { return result_; }
 
- private:
-  // To a rank's expert, or from an expert to a rank: its writes, and then its counter. `posted`
-  // counts the counter too, so it ends one above the number of writes.
-  struct Batch {
-    std::uint32_t rank = 0;
-    std::uint32_t group = 0;
-    std::vector<Outbox::Item> writes;
-    std::uint32_t posted = 0;
-    std::uint32_t acknowledged = 0;
-  };
-  // What arrived of one expert and source, copied out of the window as soon as it was believed.
-  struct Taken {
-    std::uint32_t source = 0;
-    std::uint32_t local = 0;
-    std::uint32_t count = 0;
-    std::vector<std::byte> messages;
-  };
-  struct Place {  // of a token's result
-    std::uint32_t token = 0;
-    std::uint32_t selection = 0;
-  };
+  void meet(std::span<const RankPlace> places) final { outbox_.meet(places, setup_.rank); }
+  void prepare() final;
+  void begin(TimePoint now) final;
+  [[nodiscard]] bool finished() const final {
+    return section_ == 2 * (setup_.rounds + setup_.warm_up);
+  }
+  [[nodiscard]] const std::string& failure() const final { return failure_; }
 
+ protected:
+  // The others may write into a window of so many bytes.
+  ExpertRank(srd::Engine& engine, const ExpertSetup& setup, std::size_t window_bytes);
+
+  // What goes is made, and what has come is compared with what must have been sent. Outside of the
+  // time that counts.
+  virtual void prepare_dispatch(std::uint32_t round) = 0;
+  virtual void prepare_combine(std::uint32_t round) = 0;
+  virtual void check_dispatched() = 0;
+  // The section has begun.
+  virtual void start(TimePoint now) = 0;
+
+  [[nodiscard]] const ExpertSetup& setup() const { return setup_; }
   [[nodiscard]] const ExpertProblem& problem() const { return setup_.problem; }
+  [[nodiscard]] const Router& router() const { return router_; }
+  [[nodiscard]] std::byte* window() const { return window_.data(); }
   // Of the section that has begun last.
   [[nodiscard]] bool combining() const { return section_ % 2 == 0; }
   [[nodiscard]] std::uint32_t round() const { return (section_ - 1) / 2; }
-  [[nodiscard]] bool counts() const { return round() >= setup_.warm_up; }
-  [[nodiscard]] std::size_t message_bytes() const {
-    return sizeof(TokenHeader) + payload_bytes(problem().precision, problem().hidden);
+  [[nodiscard]] bool has_begun() const { return section_ != 0; }
+  // Of this round, as the rank's own tokens go.
+  [[nodiscard]] std::span<const Selection> route() const { return route_; }
+  [[nodiscard]] std::span<const Selection> route_of(std::uint32_t token) const {
+    return route().subspan(std::size_t{token} * problem().topk, problem().topk);
+  }
+  // What experts have made of a token is added to it.
+  [[nodiscard]] std::span<float> sum_of(std::uint32_t token) {
+    return std::span(sums_).subspan(std::size_t{token} * problem().hidden, problem().hidden);
   }
   [[nodiscard]] std::size_t result_bytes() const { return std::size_t{problem().hidden} * 2; }
-  // In a window.
-  [[nodiscard]] std::uint64_t dispatch_offset(bool odd, std::uint32_t local, std::uint32_t source,
-                                              std::uint32_t slot) const;
-  [[nodiscard]] std::uint64_t combine_offset(bool odd, Place place) const;
-  [[nodiscard]] std::size_t index_of(std::uint32_t rank, bool combine, bool odd,
-                                     std::uint32_t group) const;
+  // All that was due has come, and the rank's tokens have made so many bytes.
+  void note_time(TimePoint now, std::uint64_t bytes);
+  // A request has ended badly.
+  void fail_at(std::uint32_t rank, srd::Status status);
+  [[nodiscard]] Outbox& outbox() { return outbox_; }
+  [[nodiscard]] ExpertResult& account() { return result_; }
 
-  void prepare_dispatch(std::uint32_t round);
-  void prepare_combine(std::uint32_t round);
-  void check_dispatched();
+ private:
   void check_combined();
-  void check_taken(const Taken& taken, std::span<const Selection> route);
 
-  void post_all(TimePoint now);
-  // False: the engine is full.
-  [[nodiscard]] bool post_next(TimePoint now, std::uint32_t index);
-  [[nodiscard]] bool post_one(TimePoint now, std::uint32_t index, Outbox::Item item, Mark mark);
-  [[nodiscard]] bool can_post(const Batch& batch) const;
-  void on_completion(TimePoint now, const srd::Completion& completion);
-  void on_mark(TimePoint now, std::uint32_t source, const Mark& mark);
-  void believe(TimePoint now, std::uint32_t source, const Mark& mark);
-  void take_dispatched(std::uint32_t source, std::uint32_t local, std::uint32_t count);
-  void take_combined(std::uint32_t source, std::uint32_t local, std::uint32_t count);
-
-  srd::Engine& engine_;
   ExpertSetup setup_;
   Router router_;
   Window window_;
   Outbox outbox_;
   std::string failure_;
   ExpertResult result_;
-
   std::uint32_t section_ = 0;  // begun so far: dispatch and combine in turn
   TimePoint began_{};
-  std::uint32_t left_ = 0;  // counters that have not been believed
-  std::uint64_t outstanding_ = 0;
-  std::vector<Batch> batches_;
-  RingQueue<std::uint32_t> runnable_;    // batches that have something to post
-  std::vector<SequenceWindow> windows_;  // by index_of()
-  std::vector<GroupArrivals> arrivals_;
-  std::uint64_t waiting_now_ = 0;
-  // Counters that were believed before their section began here.
-  struct EarlyMark {
-    std::uint32_t source = 0;
-    Mark mark;
-  };
-  std::vector<EarlyMark> early_;
-
-  std::vector<Selection> route_;               // of this round
-  std::vector<std::vector<Place>> by_expert_;  // the same by expert
-  std::vector<TokenHeader> headers_;
-  std::vector<std::byte> tokens_;   // this rank's
-  std::vector<std::byte> results_;  // of its experts, for everybody
-  std::vector<Taken> taken_;
+  std::vector<Selection> route_;
   std::vector<float> sums_;
 };
 

@@ -90,6 +90,12 @@ std::string mistake_in(const ExpertProblem& problem) {
     return "a token cannot go to " + std::to_string(problem.topk) + " of " +
            std::to_string(problem.experts) + " experts";
   }
+  if (problem.groups != 0 &&
+      problem.topk > std::uint64_t{problem.groups} * problem.experts_per_rank()) {
+    return "a token cannot go to " + std::to_string(problem.topk) + " experts of " +
+           std::to_string(problem.groups) + " ranks with " +
+           std::to_string(problem.experts_per_rank()) + " each";
+  }
   if (problem.hidden % kBlock != 0) {
     return "the hidden size must be a multiple of " + std::to_string(kBlock);
   }
@@ -109,23 +115,42 @@ Router::Router(const ExpertProblem& problem) : problem_(problem), expert_(proble
   }
 }
 
+// A place in the list of experts by popularity.
+std::size_t Router::draw(Rng& rng) const {
+  const double lot = rng.unit() * below_.back();
+  return static_cast<std::size_t>(std::upper_bound(below_.begin(), below_.end(), lot) -
+                                  below_.begin()) %
+         below_.size();
+}
+
 // Every rank calls this for all ranks, to know what it must get: it has to be a function of its
 // arguments and the seed alone.
+//
+// Where a few experts get most tokens, a draw often hits one that this token has already: it takes
+// the next free one then, instead of drawing again for ever. So do the ranks of a token whose
+// experts are to be on a few of them.
 std::vector<Selection> Router::route(std::uint32_t rank, std::uint32_t round) const {
   Rng rng(mix64(problem().seed * 3 ^ mix64(std::uint64_t{rank} << 32 | round)));
   std::vector<Selection> all;
   all.reserve(std::size_t{problem().tokens} * problem().topk);
   std::vector<bool> taken(problem().experts);
+  const bool is_limited = problem().groups != 0 && problem().groups < problem().ranks;
+  std::vector<bool> allowed(problem().ranks, !is_limited);
   for (std::uint32_t token = 0; token < problem().tokens; ++token) {
+    if (is_limited) {
+      allowed.assign(problem().ranks, false);
+      for (std::uint32_t i = 0; i < problem().groups; ++i) {
+        std::size_t at = draw(rng);
+        while (allowed[problem().owner_of(expert_[at])]) {
+          at = (at + 1) % expert_.size();
+        }
+        allowed[problem().owner_of(expert_[at])] = true;
+      }
+    }
     const std::size_t first = all.size();
     while (all.size() < first + problem().topk) {
-      // Where a few experts get most tokens, a draw often hits one that this token has already: it
-      // takes the next free one then, instead of drawing again for ever.
-      const double lot = rng.unit() * below_.back();
-      auto at = static_cast<std::size_t>(std::upper_bound(below_.begin(), below_.end(), lot) -
-                                         below_.begin()) %
-                below_.size();
-      while (taken[expert_[at]]) {
+      std::size_t at = draw(rng);
+      while (taken[expert_[at]] || !allowed[problem().owner_of(expert_[at])]) {
         at = (at + 1) % expert_.size();
       }
       taken[expert_[at]] = true;

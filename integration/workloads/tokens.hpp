@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "srd/base/rng.hpp"
+
 namespace weft::workloads {
 
 enum class Precision : std::uint8_t { fp8, bf16 };
@@ -22,6 +24,7 @@ struct ExpertProblem {
   Precision precision = Precision::fp8;  // of a dispatch; combines are always bf16
   double skew = 0;                       // exponent of Zipf's law; 0: all experts are equally liked
   std::uint64_t seed = 1;
+  std::uint32_t groups = 0;  // ranks that the experts of a token are on, at most; 0: any number
 
   [[nodiscard]] std::uint32_t experts_per_rank() const { return experts / ranks; }
   [[nodiscard]] std::uint32_t owner_of(std::uint32_t expert) const {
@@ -45,6 +48,8 @@ class Router {
 
  private:
   [[nodiscard]] const ExpertProblem& problem() const { return problem_; }
+  [[nodiscard]] std::size_t draw(Rng& rng) const;
+
   ExpertProblem problem_;
   std::vector<double> below_;          // shares of the experts so far, by popularity
   std::vector<std::uint32_t> expert_;  // by popularity

@@ -41,14 +41,21 @@ const char* name_of(workloads::Ordering ordering) {
   return workloads::kOrderingNames[static_cast<std::size_t>(ordering)];
 }
 
+std::string mode_text(const workloads::ExpertSetup& setup) {
+  return setup.mode == workloads::ExpertMode::normal
+             ? fmt::format("normal (chunks of {} tokens, rings of {})", setup.chunk, setup.ring)
+             : "low latency";
+}
+
 }  // namespace
 
 std::string expert_head(const workloads::ExpertSetup& setup, bool real_time) {
   const workloads::ExpertProblem& problem = setup.problem;
   return fmt::format(
-             "# weft ep-perf: low latency, {} tokens a rank, top {} of {} experts{}, hidden {}, {} "
+             "# weft ep-perf: {}, {} tokens a rank, top {} of {} experts{}{}, hidden {}, {} "
              "dispatch, bf16 combine, {} rounds, {} time, seed {}\n",
-             problem.tokens, problem.topk, problem.experts,
+             mode_text(setup), problem.tokens, problem.topk, problem.experts,
+             problem.groups > 0 ? fmt::format(" of {} ranks", problem.groups) : "",
              problem.skew > 0 ? fmt::format(" (Zipf {})", problem.skew) : "", problem.hidden,
              workloads::kPrecisionNames[static_cast<std::size_t>(problem.precision)], setup.rounds,
              real_time ? "real" : "virtual", problem.seed) +
@@ -85,16 +92,19 @@ std::string expert_json(const ExpertRow& row, bool real_time) {
   const Figures dispatch = figures(row.all.dispatch_us, row.all.dispatch_bytes);
   const Figures combine = figures(row.all.combine_us, row.all.combine_bytes);
   return fmt::format(
-      "{{\"ep_perf\": true, \"ranks\": {}, \"mode\": \"ll\", \"order\": \"{}\", \"tokens\": {}, "
-      "\"hidden\": {}, \"topk\": {}, \"experts\": {}, \"dtype\": \"{}\", \"skew\": {}, \"rounds\": "
+      "{{\"ep_perf\": true, \"ranks\": {}, \"mode\": \"{}\", \"order\": \"{}\", \"tokens\": {}, "
+      "\"hidden\": {}, \"topk\": {}, \"experts\": {}, \"groups\": {}, \"chunk\": {}, \"ring\": {}, "
+      "\"dtype\": \"{}\", \"skew\": {}, \"rounds\": "
       "{}, \"real_time\": {}, \"seed\": {}, \"dispatch_p50_us\": {:.3f}, \"dispatch_p99_us\": "
       "{:.3f}, \"dispatch_gbytes_per_s\": {:.4f}, \"combine_p50_us\": {:.3f}, \"combine_p99_us\": "
       "{:.3f}, \"combine_gbytes_per_s\": {:.4f}, \"counters\": {}, \"held\": {}, \"deepest\": {}, "
       "\"reordered_packets\": {}, \"delivered_packets\": {}, \"retransmitted\": {}, \"checked\": "
       "{}, \"wrong\": {}, \"digest\": \"{:016x}\"}}\n",
-      problem.ranks, name_of(row.setup.ordering), problem.tokens, problem.hidden, problem.topk,
-      problem.experts, workloads::kPrecisionNames[static_cast<std::size_t>(problem.precision)],
-      problem.skew, row.setup.rounds, real_time, problem.seed, dispatch.p50_us, dispatch.p99_us,
+      problem.ranks, workloads::kExpertModeNames[static_cast<std::size_t>(row.setup.mode)],
+      name_of(row.setup.ordering), problem.tokens, problem.hidden, problem.topk, problem.experts,
+      problem.groups, row.setup.chunk, row.setup.ring,
+      workloads::kPrecisionNames[static_cast<std::size_t>(problem.precision)], problem.skew,
+      row.setup.rounds, real_time, problem.seed, dispatch.p50_us, dispatch.p99_us,
       dispatch.gbytes_per_s, combine.p50_us, combine.p99_us, combine.gbytes_per_s,
       row.all.ordering.counters, row.all.ordering.held, row.all.ordering.deepest,
       row.packets.reordered, row.packets.delivered, row.packets.retransmitted, row.all.checked,

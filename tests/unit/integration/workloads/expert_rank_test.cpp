@@ -1,21 +1,57 @@
-// Owns whole rounds of dispatch and combine in virtual time: the rules of order make them right on
-// a network without order, and without a rule they are wrong.
+// Owns whole rounds of dispatch and combine in virtual time, both ways: the rules of order make
+// them right on a network without order, and without a rule they are wrong.
 #include "integration/workloads/expert_rank.hpp"
 
 #include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
 
 #include "integration/workloads/virtual_run.hpp"
 
 namespace weft::workloads {
 namespace {
 
-// Small, but with several experts on each rank, and several tokens for each of them.
-ExpertSetup small_setup() {
+constexpr ExpertMode kModes[] = {ExpertMode::low_latency, ExpertMode::normal};
+
+std::string name_of(const ExpertSetup& setup) {
+  return std::string(kExpertModeNames[static_cast<int>(setup.mode)]) + ", " +
+         kOrderingNames[static_cast<int>(setup.ordering)];
+}
+
+// Small, but with several experts on each rank, and several tokens for each of them. Rings are so
+// small that each place is used again in each section.
+ExpertSetup small_setup(ExpertMode mode, Ordering ordering = Ordering::count) {
   ExpertSetup setup;
+  setup.mode = mode;
+  setup.ordering = ordering;
+  setup.chunk = 2;
+  setup.ring = 6;
   setup.problem = {.ranks = 8, .tokens = 24, .hidden = 1024, .topk = 4, .experts = 32};
   setup.rounds = 4;
   setup.warm_up = 0;
   return setup;
+}
+
+// Of all ranks and rounds, those that stay where they are among them.
+std::uint64_t messages_of(const ExpertSetup& setup) {
+  const ExpertProblem& problem = setup.problem;
+  const Router router(problem);
+  std::uint64_t messages = 0;
+  for (std::uint32_t rank = 0; rank < problem.ranks; ++rank) {
+    for (std::uint32_t round = 0; round < setup.rounds; ++round) {
+      const std::vector<Selection> route = router.route(rank, round);
+      for (std::size_t first = 0; first < route.size(); first += problem.topk) {
+        std::set<std::uint32_t> owners;
+        for (std::uint32_t i = 0; i < problem.topk; ++i) {
+          owners.insert(problem.owner_of(route[first + i].expert));
+        }
+        messages += setup.mode == ExpertMode::normal ? owners.size() : problem.topk;
+      }
+    }
+  }
+  return messages;
 }
 
 struct Outcome {
@@ -37,7 +73,7 @@ Outcome run(ExpertSetup setup, VirtualGround ground) {
         ExpertSetup own = setup;
         own.rank = rank;
         own.place = place;
-        auto worker = std::make_unique<ExpertRank>(engine, own);
+        auto worker = ExpertRank::make(engine, own);
         place = worker->place();
         return worker;
       },
@@ -53,28 +89,29 @@ Outcome run(ExpertSetup setup, VirtualGround ground) {
 TEST(ExpertRank, RulesOfOrderMakeItRightAndNoneDoesNot) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     std::uint64_t digest = 0;
-    for (const Ordering ordering :
-         {Ordering::count, Ordering::sequence, Ordering::strong, Ordering::none}) {
-      ExpertSetup setup = small_setup();
-      setup.ordering = ordering;
-      setup.problem.seed = seed;
-      const Outcome outcome = run(setup, {.faults = {}, .seed = seed});
-      const char* const name = kOrderingNames[static_cast<int>(ordering)];
-      EXPECT_EQ(outcome.error, "") << name;
-      EXPECT_GT(outcome.packets.reordered, 0U) << "a network in order shows nothing";
-      EXPECT_EQ(outcome.all.ordering.stray, 0U);
-      // 8 ranks, 4 rounds.
-      EXPECT_EQ(outcome.all.dispatch_us.size(), 32U);
-      if (ordering == Ordering::none) {
-        EXPECT_GT(outcome.all.wrong, 0U) << "seed " << seed;
-        continue;
+    for (const ExpertMode mode : kModes) {
+      for (const Ordering ordering :
+           {Ordering::count, Ordering::sequence, Ordering::strong, Ordering::none}) {
+        ExpertSetup setup = small_setup(mode, ordering);
+        setup.problem.seed = seed;
+        SCOPED_TRACE(name_of(setup) + ", seed " + std::to_string(seed));
+        const Outcome outcome = run(setup, {.faults = {}, .seed = seed});
+        EXPECT_EQ(outcome.error, "");
+        EXPECT_GT(outcome.packets.reordered, 0U) << "a network in order shows nothing";
+        EXPECT_EQ(outcome.all.ordering.stray, 0U);
+        // 8 ranks, 4 rounds.
+        EXPECT_EQ(outcome.all.dispatch_us.size(), 32U);
+        EXPECT_EQ(outcome.all.combine_us.size(), 32U);
+        if (ordering == Ordering::none) {
+          EXPECT_GT(outcome.all.wrong, 0U);
+          continue;
+        }
+        EXPECT_EQ(outcome.all.wrong, 0U);
+        EXPECT_EQ(outcome.all.checked, messages_of(setup) + 4U * 8 * 24);
+        EXPECT_TRUE(digest == 0 || digest == outcome.all.digest)
+            << "results depend on the rule or on the way";
+        digest = outcome.all.digest;
       }
-      EXPECT_EQ(outcome.all.wrong, 0U) << name << ", seed " << seed;
-      // Of each rank's 24 tokens in each round: each of the 4 copies that experts got, and what
-      // came back.
-      EXPECT_EQ(outcome.all.checked, 4U * 8 * (24 * 4 + 24)) << name;
-      EXPECT_TRUE(digest == 0 || digest == outcome.all.digest) << "results depend on the rule";
-      digest = outcome.all.digest;
     }
   }
 }
@@ -87,13 +124,15 @@ TEST(ExpertRank, IsRightUnderLossCorruptionSlowAndDyingLinks) {
       {"link: 'tor0->spine*', down: true, share: 0.25, at: 20us"},
       {"link: '*-*', duplication: 0.02, reordering: 0.1, reorder_delay: 30us"}};
   for (const auto& faults : troubles) {
-    for (const Ordering ordering : {Ordering::count, Ordering::sequence, Ordering::strong}) {
-      ExpertSetup setup = small_setup();
-      setup.ordering = ordering;
-      const Outcome outcome = run(setup, {.faults = faults});
-      EXPECT_EQ(outcome.error, "") << faults[0];
-      EXPECT_EQ(outcome.all.wrong, 0U)
-          << faults[0] << ' ' << kOrderingNames[static_cast<int>(ordering)];
+    for (const ExpertMode mode : kModes) {
+      for (const Ordering ordering : {Ordering::count, Ordering::sequence, Ordering::strong}) {
+        const ExpertSetup setup = small_setup(mode, ordering);
+        SCOPED_TRACE(name_of(setup) + ", " + faults[0]);
+        const Outcome outcome = run(setup, {.faults = faults});
+        EXPECT_EQ(outcome.error, "");
+        EXPECT_EQ(outcome.all.wrong, 0U);
+        EXPECT_EQ(outcome.all.ordering.stray, 0U);
+      }
     }
   }
 }
@@ -103,37 +142,81 @@ TEST(ExpertRank, OtherShapesAreRight) {
     std::uint32_t ranks, tokens, hidden, topk, experts;
     double skew;
     Precision precision;
+    std::uint32_t groups, chunk, ring;
   };
-  // The least that there can be, numbers that divide nothing, and experts of which some get most.
-  for (const Shape& shape :
-       {Shape{2, 1, 128, 1, 2, 0, Precision::fp8}, Shape{3, 7, 256, 6, 6, 0, Precision::bf16},
-        Shape{4, 64, 128, 2, 128, 1.5, Precision::fp8},
-        Shape{16, 8, 384, 8, 16, 3, Precision::bf16}}) {
-    for (const Ordering ordering : {Ordering::count, Ordering::sequence, Ordering::strong}) {
-      ExpertSetup setup = small_setup();
-      setup.ordering = ordering;
-      setup.problem = {shape.ranks,   shape.tokens,    shape.hidden, shape.topk,
-                       shape.experts, shape.precision, shape.skew,   9};
-      const Outcome outcome = run(setup, {});
-      EXPECT_EQ(outcome.error, "") << shape.ranks;
-      EXPECT_EQ(outcome.all.wrong, 0U) << shape.ranks << " ranks";
+  // The least that there can be, numbers that divide nothing, experts of which some get most, and
+  // ranks that get nothing.
+  for (const Shape& shape : {Shape{2, 1, 128, 1, 2, 0, Precision::fp8, 0, 1, 1},
+                             Shape{3, 7, 256, 6, 6, 0, Precision::bf16, 0, 3, 3},
+                             Shape{4, 64, 128, 2, 128, 1.5, Precision::fp8, 1, 5, 40},
+                             Shape{2, 5, 256, 16, 32, 0, Precision::bf16, 1, 2, 4},
+                             Shape{4, 300, 128, 3, 128, 0, Precision::fp8, 2, 1, 16},
+                             Shape{16, 8, 384, 8, 16, 3, Precision::bf16, 0, 4, 4}}) {
+    for (const ExpertMode mode : kModes) {
+      for (const Ordering ordering : {Ordering::count, Ordering::sequence, Ordering::strong}) {
+        ExpertSetup setup = small_setup(mode, ordering);
+        setup.problem = {shape.ranks,   shape.tokens,    shape.hidden, shape.topk,
+                         shape.experts, shape.precision, shape.skew,   9,
+                         shape.groups};
+        setup.chunk = shape.chunk;
+        setup.ring = shape.ring;
+        SCOPED_TRACE(name_of(setup) + ", " + std::to_string(shape.ranks) + " ranks");
+        EXPECT_EQ(mistake_in(setup), "");
+        const Outcome outcome = run(setup, {});
+        EXPECT_EQ(outcome.error, "");
+        EXPECT_EQ(outcome.all.wrong, 0U);
+        EXPECT_EQ(outcome.all.ordering.stray, 0U);
+      }
     }
   }
 }
 
+// A token that has several experts on a rank goes there once, and one sum comes back.
+TEST(ExpertRank, TheNormalWaySendsATokenOnceToEachRank) {
+  ExpertSetup setup = small_setup(ExpertMode::normal);
+  setup.problem = {.ranks = 4, .tokens = 40, .hidden = 1024, .topk = 8, .experts = 32};
+  setup.problem.groups = 2;
+  const Outcome normal = run(setup, {});
+  EXPECT_EQ(normal.all.checked, messages_of(setup) + 4U * 4 * 40);
+  EXPECT_EQ(normal.all.dispatch_bytes, messages_of(setup) * (16 + 8 * 8 + 1024 + 1024 / 128 * 4));
+  EXPECT_EQ(normal.all.combine_bytes, messages_of(setup) * (16 + 2 * 1024));
+  EXPECT_LE(messages_of(setup), 2U * 4 * 4 * 40);
+  setup.mode = ExpertMode::low_latency;
+  EXPECT_EQ(run(setup, {}).all.digest, normal.all.digest);
+}
+
+TEST(ExpertRank, RingsAreWholeChunks) {
+  ExpertSetup setup = small_setup(ExpertMode::normal);
+  EXPECT_EQ(mistake_in(setup), "");
+  setup.chunk = 4;
+  EXPECT_EQ(mistake_in(setup), "a ring of 6 tokens is no whole number of chunks of 4");
+  setup.chunk = 8;
+  EXPECT_EQ(mistake_in(setup), "a ring of 6 tokens is no whole number of chunks of 8");
+  setup.mode = ExpertMode::low_latency;
+  EXPECT_EQ(mistake_in(setup), "") << "it has no rings";
+  setup.mode = ExpertMode::normal;
+  setup.chunk = 1;
+  setup.ring = 1023;
+  EXPECT_EQ(mistake_in(setup), "a ring can have 1022 chunks at most, not 1023");
+}
+
 TEST(ExpertRank, ADeadRankIsSaid) {
-  ExpertSetup setup = small_setup();
-  const Outcome outcome = run(setup, {.faults = {"link: 'host4-*', down: true, at: 5us"}});
-  EXPECT_NE(outcome.error, "");
+  for (const ExpertMode mode : kModes) {
+    const Outcome outcome =
+        run(small_setup(mode), {.faults = {"link: 'host4-*', down: true, at: 5us"}});
+    EXPECT_NE(outcome.error, "");
+  }
 }
 
 // The same seed gives the same run, to the nanosecond.
 TEST(ExpertRank, SeedsReproduceRuns) {
-  const Outcome first = run(small_setup(), {.seed = 4});
-  const Outcome again = run(small_setup(), {.seed = 4});
-  EXPECT_EQ(first.all.dispatch_us, again.all.dispatch_us);
-  EXPECT_EQ(first.all.combine_us, again.all.combine_us);
-  EXPECT_EQ(first.all.digest, again.all.digest);
+  for (const ExpertMode mode : kModes) {
+    const Outcome first = run(small_setup(mode), {.seed = 4});
+    const Outcome again = run(small_setup(mode), {.seed = 4});
+    EXPECT_EQ(first.all.dispatch_us, again.all.dispatch_us);
+    EXPECT_EQ(first.all.combine_us, again.all.combine_us);
+    EXPECT_EQ(first.all.digest, again.all.digest);
+  }
 }
 
 }  // namespace

@@ -57,6 +57,33 @@ TEST(Router, ATokenMayGoToAllExperts) {
   EXPECT_EQ(Router(problem).route(0, 0).size(), 12U);
 }
 
+// Also where one of the ranks has nearly all of the popular experts.
+TEST(Router, GroupsLimitTheRanksOfAToken) {
+  for (const double skew : {0.0, 4.0}) {
+    for (const std::uint32_t groups : {1U, 3U, 7U, 8U, 64U}) {
+      const ExpertProblem problem{
+          .tokens = 100, .topk = 6, .experts = 64, .skew = skew, .groups = groups};
+      ASSERT_EQ(mistake_in(problem), "");
+      const auto route = Router(problem).route(1, 1);
+      std::set<std::uint32_t> all;
+      std::size_t most = 0;
+      for (std::size_t token = 0; token < 100; ++token) {
+        std::set<std::uint32_t> owners;
+        for (std::size_t i = 0; i < 6; ++i) {
+          owners.insert(problem.owner_of(route[token * 6 + i].expert));
+        }
+        most = std::max(most, owners.size());
+        all.insert(owners.begin(), owners.end());
+      }
+      EXPECT_LE(most, groups);
+      EXPECT_GE(most, std::min(groups, 4U)) << "fewer than there may be";
+      EXPECT_TRUE(skew > 0 || all.size() == 8) << "not the same ranks for all tokens";
+    }
+  }
+  EXPECT_EQ(mistake_in({.topk = 8, .experts = 32, .groups = 1}),
+            "a token cannot go to 8 experts of 1 ranks with 4 each");
+}
+
 // The check at the end of a run must find a single wrong column, a token of another round, and
 // another token; and nothing else, so the arithmetic is chosen to be exact.
 TEST(Tokens, WhatExpertsMakeOfThemIsExact) {
