@@ -115,9 +115,12 @@ struct Comm {
   [[nodiscard]] bool is(std::uint32_t other_nonce, srd::PeerId peer) const {
     return nonce == other_nonce && partner.peer == peer && state != State::closed;
   }
-  // What a call meets that comes now.
-  [[nodiscard]] Outcome refusal() const {
-    return state == State::failed ? failure : Outcome::remote_error;
+  // Of an end that is not open: what is posted to it is taken all the same, and its test tells.
+  // Whether the other end was closed just before a post or just after it is chance, and must not
+  // make a difference to the caller.
+  void refuse(Request& request) {
+    ++pending;
+    end(request, state == State::failed ? failure : Outcome::remote_error);
   }
   [[nodiscard]] bool knows(const CommRegion* region) const;
   void end(Request& request, Outcome outcome) {

@@ -14,9 +14,6 @@ namespace weft::nccl {
 Outcome ReceiveComm::post(Links& links, std::span<const Buffer> buffers, bool early,
                           Request*& out) {
   out = nullptr;
-  if (state != State::open) {
-    return refusal();
-  }
   if (buffers.empty() || buffers.size() > kMaxGroup) {
     return Outcome::invalid_argument;
   }
@@ -30,11 +27,15 @@ Outcome ReceiveComm::post(Links& links, std::span<const Buffer> buffers, bool ea
   // Slots are taken in turn, so a free one behind this one does not help: the sender counts them in
   // the same order.
   Slot& slot = slots_[next_ % Immediate::kSlots];
-  if (slot.taken) {
+  Request* const request = slot.taken && state == State::open ? nullptr : requests_.take(owner);
+  if (request == nullptr) {
     return Outcome::ok;
   }
-  Request* const request = requests_.take(owner);
-  if (request == nullptr) {
+  if (state != State::open) {
+    request->count = static_cast<std::uint8_t>(buffers.size());
+    request->sizes = {};
+    refuse(*request);
+    out = request;
     return Outcome::ok;
   }
   // Nothing has happened yet that would have to be undone: NCCL asks again.

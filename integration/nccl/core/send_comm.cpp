@@ -26,9 +26,6 @@ void SendComm::ask(Links& links, std::uint32_t listener, std::uint64_t secret) {
 Outcome SendComm::post(Links& links, std::byte* data, std::size_t size, std::int64_t tag,
                        const CommRegion* region, Request*& out) {
   out = nullptr;
-  if (state != State::open) {
-    return refusal();
-  }
   if (size > srd::kMaxTransfer || (size != 0 && (!knows(region) || !region->holds(data, size)))) {
     return Outcome::invalid_argument;
   }
@@ -38,12 +35,16 @@ Outcome SendComm::post(Links& links, std::byte* data, std::size_t size, std::int
     return Outcome::ok;
   }
   const auto index = static_cast<std::uint32_t>(requests_.index_of(*request));
+  out = request;
   request->count = 1;
   request->sizes[0] = static_cast<std::uint32_t>(size);
+  if (state != State::open) {
+    refuse(*request);
+    return Outcome::ok;
+  }
   records_[index] = {data, static_cast<std::uint32_t>(size), tag, region};
   ++pending;
   waiting_.push_back(index);
-  out = request;
   links.counters().sends += 1;
   links.counters().sent_bytes += size;
   // A buffer may have been announced already.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <set>
 
 #include "tests/unit/integration/nccl/core_lab.hpp"
 
@@ -260,6 +261,56 @@ TEST(NcclCore, ClosedSenderGivesItsMemoryBackAndTheReceiverIsTold) {
   line.lab.core(0).close(*line.ends.sender);
   EXPECT_EQ(line.outcome(received), Outcome::remote_error);
   EXPECT_TRUE(line.lab.run_until([&] { return line.lab.engine(0).outstanding() == 0; }));
+}
+
+// NCCL asks how what it has posted ends, and a post that fails where the other end was closed a
+// moment before would be another thing by chance. The memory is given back as usual.
+TEST(NcclCore, WhatIsPostedAfterTheOtherEndHasClosedEndsWhenItIsTested) {
+  for (const bool receives : {false, true}) {
+    SCOPED_TRACE(receives ? "receives" : "sends");
+    Line line(4096);
+    if (receives) {
+      line.lab.core(0).close(*line.ends.sender);
+      (void)line.receive(0, 64);  // is what tells
+    } else {
+      line.lab.core(1).close(*line.ends.receiver);
+    }
+    line.lab.run_for(1ms);
+    const std::size_t before = line.lab.engine(receives ? 1 : 0).outstanding();
+    std::set<Request*> posted;
+    Request* next = nullptr;
+    do {
+      next = receives ? line.receive(0, 4096) : line.send(0, 4096);
+      EXPECT_TRUE(next == nullptr || posted.insert(next).second) << "one that is in use";
+    } while (next != nullptr && posted.size() < 1000);
+    EXPECT_EQ(posted.size(), receives ? 127U : 256U) << "until there is no free one";
+    EXPECT_EQ(line.lab.engine(receives ? 1 : 0).outstanding(), before);
+    for (Request* const request : posted) {
+      EXPECT_EQ(ended(request), Outcome::remote_error);
+    }
+    next = receives ? line.receive(0, 0) : line.send(0, 0);
+    ASSERT_NE(next, nullptr);
+    EXPECT_EQ(ended(next), Outcome::remote_error);
+    if (receives) {
+      EXPECT_TRUE(line.lab.core(1).deregister(*line.ends.receiver, line.in_region));
+      line.lab.core(1).close(*line.ends.receiver);
+    } else {
+      EXPECT_TRUE(line.lab.core(0).deregister(*line.ends.sender, line.out_region));
+      line.lab.core(0).close(*line.ends.sender);
+    }
+  }
+}
+
+// What is wrong is wrong there, too.
+TEST(NcclCore, ArgumentsAreCheckedAlsoWhenTheOtherEndHasClosed) {
+  Line line(4096);
+  line.lab.core(1).close(*line.ends.receiver);
+  line.lab.run_for(1ms);
+  Request* request = nullptr;
+  EXPECT_EQ(
+      line.lab.core(0).send(*line.ends.sender, line.out.data(), 5000, 0, line.out_region, request),
+      Outcome::invalid_argument);
+  EXPECT_EQ(request, nullptr);
 }
 
 // The receiver has everything and closes; the sender hears of both in an unlucky order. It must not
