@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <fstream>
+#include <limits>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -30,6 +33,7 @@ using workloads::ExpertSetup;
 using workloads::Ordering;
 
 constexpr std::uint32_t kMaxRounds = 1000;
+constexpr std::uint32_t kChunksOfARing = 8;
 
 struct Options {
   ExpertSetup setup;
@@ -56,8 +60,8 @@ struct PlainResult {
   std::array<double, kMaxRounds> combine_us{};
   std::uint64_t dispatch_bytes = 0;
   std::uint64_t combine_bytes = 0;
-  std::uint64_t wrong = 0;
   std::uint64_t checked = 0;
+  std::uint64_t wrong = 0;
   workloads::OrderingCounters ordering;
   std::uint64_t digest = 0;
   workloads::PacketCounters packets;
@@ -110,19 +114,51 @@ auto maker(const ExpertSetup& setup) {
   };
 }
 
-// Adds a run in virtual time to the row. That the run broke off is noted in the row and is no error
-// of the command yet: without an order anything may happen, and run() decides.
-void run_virtual(const Options& options, const ExpertSetup& setup, ExpertRow& row) {
-  workloads::VirtualGround ground{.ranks = setup.problem.ranks,
+workloads::VirtualGround ground_of(const Options& options, std::uint32_t ranks) {
+  workloads::VirtualGround ground{.ranks = ranks,
                                   .rate = options.rate,
                                   .faults = options.faults,
-                                  .seed = setup.problem.seed,
+                                  .seed = options.setup.problem.seed,
                                   .path_selector = options.path_selector};
   if (!options.topology.empty()) {
     ground.topology = unwrap(fabric::read_text_file(options.topology));
     ground.topology_file = options.topology;
   }
-  const auto run = unwrap(workloads::VirtualRun::create(ground));
+  return ground;
+}
+
+double available_gbytes() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string name; file >> name; file.ignore(1000, '\n')) {
+    double kib = 0;
+    if (name == "MemAvailable:" && file >> kib) {
+      return kib * 1024 / 1e9;
+    }
+  }
+  return std::numeric_limits<double>::infinity();
+}
+
+// All ranks are on this machine, in virtual and in real time. Without the memory the run would be
+// ended in its middle, without a word.
+void check_memory(const Options& options) {
+  for (const std::uint32_t ranks : options.ranks) {
+    ExpertSetup setup = options.setup;
+    setup.problem.ranks = ranks;
+    const double needed = static_cast<double>(workloads::memory_needed(setup)) / 1e9;
+    const double there = available_gbytes();
+    if (needed > there) {
+      throw std::runtime_error(
+          fmt::format("{} ranks would need about {:.0f} GB of memory, and {:.1f} are free: take "
+                      "fewer --tokens or --ranks",
+                      ranks, needed, there));
+    }
+  }
+}
+
+// Adds a run in virtual time to the row. That the run broke off is noted in the row and is no error
+// of the command yet: without an order anything may happen, and run() decides.
+void run_virtual(const Options& options, const ExpertSetup& setup, ExpertRow& row) {
+  const auto run = unwrap(workloads::VirtualRun::create(ground_of(options, setup.problem.ranks)));
   if (const auto done = run->run(maker(setup), true); !done) {
     row.error = done.error().message;
   }
@@ -183,6 +219,12 @@ int run(const Options& options) {
       return kUsage;
     }
   }
+  check_memory(options);
+  if (!options.real_time) {
+    for (const std::uint32_t ranks : options.ranks) {
+      (void)unwrap(workloads::VirtualRun::create(ground_of(options, ranks)));
+    }
+  }
   if (!options.json) {
     fmt::print("{}", expert_head(options.setup, options.real_time));
     flush_output();
@@ -200,12 +242,12 @@ int run(const Options& options) {
                         : run_virtual(options, row.setup, row);
       fmt::print("{}", options.json ? expert_json(row, options.real_time) : expert_line(row));
       flush_output();
-      const bool failed = row.all.wrong != 0 || !row.error.empty();
       // Among all orders, `none` is there to show what goes wrong without one. Asked for by its
       // name it has to be right, as any other.
+      const bool is_wrong = row.all.wrong != 0;
       const bool expected = ordering == Ordering::none && options.order == "all";
-      lesson = lesson || (failed && ordering == Ordering::none);
-      good = good && (!failed || expected);
+      lesson = lesson || (is_wrong && ordering == Ordering::none);
+      good = good && (!is_wrong || expected) && row.error.empty() && row.all.ordering.stray == 0;
       if (!row.error.empty()) {
         complain("weft ep-perf: {}: {}\n", workloads::kOrderingNames[static_cast<int>(ordering)],
                  row.error);
@@ -246,9 +288,9 @@ void register_ep_perf(CLI::App& program, Work& work) {
   CLI::Option* const ring =
       command
           ->add_option("--ring", options->setup.ring,
-                       "Tokens for which there is room between two ranks, with --mode normal")
-          ->check(CLI::Range(1U, 4096U))
-          ->capture_default_str();
+                       "Tokens for which there is room between two ranks, with --mode normal; "
+                       "default: eight chunks")
+          ->check(CLI::Range(1U, 65536U));
   command->add_option("--hidden", problem.hidden, "Columns of a token")
       ->check(CLI::Range(128U, 65536U))
       ->capture_default_str();
@@ -301,6 +343,9 @@ void register_ep_perf(CLI::App& program, Work& work) {
     options->setup.mode =
         options->mode == "ll" ? workloads::ExpertMode::low_latency : workloads::ExpertMode::normal;
     options->asks_rings = chunk->count() + ring->count() != 0;
+    if (ring->count() == 0) {
+      options->setup.ring = kChunksOfARing * options->setup.chunk;
+    }
     options->setup.problem.precision =
         options->precision == "fp8" ? workloads::Precision::fp8 : workloads::Precision::bf16;
     work = [options] { return run(*options); };

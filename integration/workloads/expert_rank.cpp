@@ -6,6 +6,7 @@
 // of the time that counts.
 #include "integration/workloads/expert_rank.hpp"
 
+#include <algorithm>
 #include <bit>
 
 #include "integration/workloads/chunk_ring.hpp"
@@ -20,7 +21,10 @@ std::string mistake_in(const ExpertSetup& setup) {
     return mistake;
   }
   if (setup.mode == ExpertMode::low_latency) {
-    return {};
+    return setup.problem.experts_per_rank() <= Mark::kMaxGroup
+               ? ""
+               : "a rank can have " + std::to_string(Mark::kMaxGroup) +
+                     " experts at most, which is what a counter can name";
   }
   if (setup.chunk == 0 || setup.ring % setup.chunk != 0 || setup.ring == 0) {
     return "a ring of " + std::to_string(setup.ring) + " tokens is no whole number of chunks of " +
@@ -33,13 +37,31 @@ std::string mistake_in(const ExpertSetup& setup) {
   return {};
 }
 
+std::uint64_t memory_needed(const ExpertSetup& setup) {
+  const ExpertProblem& problem = setup.problem;
+  const std::uint64_t payload = payload_bytes(problem.precision, problem.hidden);
+  const std::uint64_t result = std::uint64_t{problem.hidden} * 2;
+  const bool is_normal = setup.mode == ExpertMode::normal;
+  // Of a token: what goes to others, once or twice there, what comes back, and its sum.
+  const std::uint64_t copies =
+      is_normal ? std::min({problem.topk, problem.ranks,
+                            problem.groups == 0 ? problem.ranks : problem.groups})
+                : problem.topk;
+  const std::uint64_t each = payload + std::uint64_t{problem.hidden} * sizeof(float) +
+                             copies * (is_normal ? payload + result : 3 * payload + 3 * result);
+  const std::uint64_t rings =
+      is_normal ? std::uint64_t{2} * setup.ring * std::max(payload, result) * problem.ranks : 0;
+  return problem.ranks * (problem.tokens * each + rings);
+}
+
 void ExpertResult::add(const ExpertResult& other) {
   dispatch_us.insert(dispatch_us.end(), other.dispatch_us.begin(), other.dispatch_us.end());
   combine_us.insert(combine_us.end(), other.combine_us.begin(), other.combine_us.end());
   dispatch_bytes += other.dispatch_bytes;
   combine_bytes += other.combine_bytes;
-  wrong += other.wrong;
   checked += other.checked;
+  wrong += other.wrong;
+  wrong_sums += other.wrong_sums;
   ordering.add(other.ordering);
   digest = mix64(digest ^ other.digest);
 }
@@ -94,8 +116,7 @@ void ExpertRank::note_time(TimePoint now, std::uint64_t bytes) {
 }
 
 void ExpertRank::fail_at(std::uint32_t rank, srd::Status status) {
-  failure_ = "rank " + std::to_string(rank) + " does not answer: status " +
-             std::to_string(static_cast<int>(status));
+  failure_ = "rank " + std::to_string(rank) + " does not answer: " + to_string(status);
 }
 
 // The digest tells whether two runs had the same results; it takes in every column.
@@ -106,6 +127,7 @@ void ExpertRank::check_combined() {
         count_wrong_columns(problem(), setup_.rank, round(), token, route_of(token), sum);
     ++result_.checked;
     result_.wrong += wrong == 0 ? 0U : 1U;
+    result_.wrong_sums += wrong == 0 ? 0U : 1U;
     std::uint64_t digest = result_.digest;
     for (const float one : sum) {
       digest = digest * 31 + std::bit_cast<std::uint32_t>(one);

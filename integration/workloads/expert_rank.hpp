@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +36,8 @@ struct ExpertSetup {
 };
 // What is wrong with it; empty: nothing.
 [[nodiscard]] std::string mistake_in(const ExpertSetup& setup);
+// About the most that all ranks together will hold at a time, in bytes, where experts are alike.
+[[nodiscard]] std::uint64_t memory_needed(const ExpertSetup& setup);
 
 // Of a rank. Times are of the sections that count: from begin() to the last byte that was due.
 struct ExpertResult {
@@ -41,8 +45,9 @@ struct ExpertResult {
   std::vector<double> combine_us;
   std::uint64_t dispatch_bytes = 0;  // that the rank's tokens make, in all rounds that count
   std::uint64_t combine_bytes = 0;
-  std::uint64_t wrong = 0;  // messages or columns that are not what was sent
-  std::uint64_t checked = 0;
+  std::uint64_t checked = 0;  // messages and sums
+  std::uint64_t wrong = 0;    // of them
+  std::uint64_t wrong_sums = 0;
   OrderingCounters ordering;
   std::uint64_t digest = 0;  // of all results
 
@@ -58,15 +63,21 @@ struct TokenHeader {
 };
 static_assert(sizeof(TokenHeader) == 16);
 
-// Memory that is not cleared at first: pages that are never touched cost nothing.
+// Zeros at first, or what the run before has left would be taken for what has arrived in this one.
+// Pages that are never touched cost nothing.
 class Window {
  public:
-  explicit Window(std::size_t bytes) : bytes_(new std::byte[bytes]), size_(bytes) {}
+  explicit Window(std::size_t bytes)
+      : bytes_(static_cast<std::byte*>(std::calloc(bytes, 1)), std::free), size_(bytes) {
+    if (bytes_ == nullptr) {
+      throw std::bad_alloc();
+    }
+  }
   [[nodiscard]] std::byte* data() const { return bytes_.get(); }
   [[nodiscard]] std::size_t size() const { return size_; }
 
  private:
-  std::unique_ptr<std::byte[]> bytes_;
+  std::unique_ptr<std::byte, void (*)(void*)> bytes_;
   std::size_t size_;
 };
 

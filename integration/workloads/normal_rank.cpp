@@ -37,9 +37,7 @@ std::size_t dispatch_bytes(const ExpertProblem& problem) {
   return sizeof(TokenHeader) + std::size_t{problem.topk} * sizeof(Selection) +
          payload_bytes(problem.precision, problem.hidden);
 }
-std::size_t combine_bytes(const ExpertProblem& problem) {
-  return sizeof(TokenHeader) + std::size_t{problem.hidden} * 2;
-}
+std::size_t combine_bytes(const ExpertProblem& problem) { return std::size_t{problem.hidden} * 2; }
 
 // [direction][source][place]
 std::size_t window_bytes(const ExpertSetup& setup) {
@@ -144,19 +142,28 @@ void NormalRank::start(TimePoint now) {
   left_to_take_ = problem().ranks;
   left_to_send_ = problem().ranks - 1;
   const std::uint32_t self = setup().rank;
+  for (std::uint32_t i = 1; i < problem().ranks; ++i) {
+    wake((self + i) % problem().ranks);
+  }
+  post_all();
+  for (std::uint32_t rank = 0; rank < problem().ranks; ++rank) {
+    if (rank != self) {
+      take_what_is_there(now, rank);
+    }
+  }
+  take_own();
+  note_taken(now);
+  post_all();
+}
+
+// What stays at its rank is not sent.
+void NormalRank::take_own() {
+  const std::uint32_t self = setup().rank;
   std::vector<std::byte> message(message_bytes(combining()));
-  const std::uint32_t own = channel(combining(), self).to_send;
-  for (std::uint32_t i = 0; i < own; ++i) {  // is not sent
+  for (std::uint32_t i = 0; i < channel(combining(), self).to_send; ++i) {
     write_message(self, i, message.data());
     take_messages(self, message);
   }
-  note_taken(now);
-  for (std::uint32_t i = 1; i < problem().ranks; ++i) {
-    const std::uint32_t rank = (self + i) % problem().ranks;
-    take_what_is_there(now, rank);
-    wake(rank);
-  }
-  post_all();
 }
 
 void NormalRank::progress(TimePoint now) {
@@ -293,10 +300,7 @@ void NormalRank::fill_chunk(std::uint32_t rank, std::uint32_t first, std::uint32
 // which tokens it has sent.
 void NormalRank::write_message(std::uint32_t rank, std::uint32_t number, std::byte* to) const {
   if (combining()) {
-    const TokenHeader header{.token = number, .rank = setup().rank, .round = round()};
-    std::memcpy(to, &header, sizeof header);
-    std::memcpy(to + sizeof header, results_[rank].data() + number * result_bytes(),
-                result_bytes());
+    std::memcpy(to, results_[rank].data() + number * result_bytes(), result_bytes());
     return;
   }
   const std::uint32_t token = routed_[rank][number];
@@ -388,6 +392,7 @@ void NormalRank::take_what_is_there(TimePoint now, std::uint32_t source) {
                   {ring + place_offset(combining(), source, from.receiver.place()), count * bytes});
     from.receiver.on_taken();
     from.head_due = true;
+    wake(source);
   }
   if (from.taken == *from.total) {
     from.total.reset();
@@ -408,18 +413,13 @@ void NormalRank::take_messages(std::uint32_t source, std::span<const std::byte> 
   }
 }
 
-// Only our own record of what was sent says which token a result is of; what the message says is
-// compared with it.
+// Our own record of what was sent says which token a result is of.
 void NormalRank::take_result(std::uint32_t source, std::uint32_t number, const std::byte* message) {
-  TokenHeader header;
-  std::memcpy(&header, message, sizeof header);
-  if (number >= routed_[source].size() || header.token != number || header.rank != source ||
-      header.round != round()) {
+  if (number >= routed_[source].size()) {
     ++account().wrong;
     return;
   }
-  add_token(Precision::bf16, {message + sizeof header, result_bytes()}, 1,
-            sum_of(routed_[source][number]));
+  add_token(Precision::bf16, {message, result_bytes()}, 1, sum_of(routed_[source][number]));
 }
 
 // All that a rank had to send has been taken.

@@ -15,9 +15,9 @@ namespace weft::workloads {
 
 // The normal way: a token goes once to each rank that has any of its experts, together with the
 // list of these, and one sum comes back. Tokens travel in chunks, each of which is one write,
-// through a ring for each pair of ranks and direction, so that memory does not grow with the number
-// of tokens. How many will come is said at the beginning. A rank is what has a NIC of its own: what
-// GPUs of one machine hand each other is nobody's traffic here.
+// through a ring for each pair of ranks and direction, so that what others may write does not grow
+// with the number of tokens. How many will come is said at the beginning. A rank is what has a NIC
+// of its own: what GPUs of one machine hand each other is nobody's traffic here.
 class NormalRank final : public ExpertRank {
  public:
   NormalRank(srd::Engine& engine, const ExpertSetup& setup);
@@ -58,6 +58,7 @@ class NormalRank final : public ExpertRank {
   void check_dispatched() override;
   void start(TimePoint now) override;
   void prepare_channels(bool combine);
+  void take_own();
   [[nodiscard]] std::vector<std::byte> results_for(std::uint32_t source) const;
   void check_from(std::uint32_t source, std::span<const Selection> route);
 

@@ -49,8 +49,9 @@ std::optional<std::uint32_t> GroupArrivals::take(Ordering ordering, const Mark& 
   return std::exchange(pending_, std::nullopt);
 }
 
-// Takes the number that is due and everything behind it that has come early. A group has one
-// counter in each section, so at most one becomes believable in a call.
+// Takes the number that is due and everything behind it that has come early. Of several counters
+// that become believable in a call the last one says all: those of a ring count from its beginning,
+// and other groups have one in each section.
 std::optional<std::uint32_t> GroupArrivals::take_in_sequence(const Mark& mark,
                                                              OrderingCounters& totals,
                                                              std::uint64_t& waiting_now) {

@@ -17,7 +17,8 @@ void Outbox::open(RankPlace& place, srd::Region region) {
           .has_value());
 }
 
-// A rank has no peer for itself: what it sends to itself is copied (ExpertRank::post_one()).
+// A rank has no peer for itself: what it sends to itself is copied (LowLatencyRank::post_one(),
+// NormalRank::start()).
 void Outbox::meet(std::span<const RankPlace> places, std::uint32_t self) {
   places_.assign(places.begin(), places.end());
   peers_.resize(places.size());

@@ -78,13 +78,9 @@ std::uint16_t bf16(float value) {
 }  // namespace
 
 std::string mistake_in(const ExpertProblem& problem) {
-  constexpr std::uint32_t kMaxLocal = 1024;  // what an immediate can name
   if (problem.experts % problem.ranks != 0) {
     return std::to_string(problem.experts) + " experts cannot be shared evenly by " +
            std::to_string(problem.ranks) + " ranks";
-  }
-  if (problem.experts_per_rank() > kMaxLocal) {
-    return "a rank can have " + std::to_string(kMaxLocal) + " experts at most";
   }
   if (problem.topk > problem.experts) {
     return "a token cannot go to " + std::to_string(problem.topk) + " of " +

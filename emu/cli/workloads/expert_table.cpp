@@ -7,17 +7,20 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 namespace weft::cli {
 namespace {
 
-// By the nearest rank below: a value that was measured, never one between two of them.
+// The least one of those measured that so large a part of them does not exceed.
 double percentile(std::vector<double> samples, double part) {
   if (samples.empty()) {
     return 0;
   }
-  const auto at = static_cast<std::ptrdiff_t>(part * static_cast<double>(samples.size() - 1));
+  const double rank = std::ceil(part * static_cast<double>(samples.size()));
+  const auto at = static_cast<std::ptrdiff_t>(rank) - 1;
   std::nth_element(samples.begin(), samples.begin() + at, samples.end());
   return samples[static_cast<std::size_t>(at)];
 }
@@ -55,7 +58,7 @@ std::string expert_head(const workloads::ExpertSetup& setup, bool real_time) {
              "# weft ep-perf: {}, {} tokens a rank, top {} of {} experts{}{}, hidden {}, {} "
              "dispatch, bf16 combine, {} rounds, {} time, seed {}\n",
              mode_text(setup), problem.tokens, problem.topk, problem.experts,
-             problem.groups > 0 ? fmt::format(" of {} ranks", problem.groups) : "",
+             problem.groups > 0 ? fmt::format(" on {} ranks at most", problem.groups) : "",
              problem.skew > 0 ? fmt::format(" (Zipf {})", problem.skew) : "", problem.hidden,
              workloads::kPrecisionNames[static_cast<std::size_t>(problem.precision)], setup.rounds,
              real_time ? "real" : "virtual", problem.seed) +
@@ -76,21 +79,22 @@ std::string expert_line(const ExpertRow& row) {
   const workloads::OrderingCounters& counters = row.all.ordering;
   return fmt::format(
       " {:>5} {:>9} |{:>8.1f} {:>8.1f} {:>8.2f} |{:>8.1f} {:>8.1f} {:>8.2f} |{:>8.2f} {:>7} "
-      "{:>6.1f} {:>7} |{:>8} {:>8}\n",
+      "{:>6.1f} {:>7} |{:>8} {:>8}{}\n",
       row.setup.problem.ranks, name_of(row.setup.ordering), dispatch.p50_us, dispatch.p99_us,
       dispatch.gbytes_per_s, combine.p50_us, combine.p99_us, combine.gbytes_per_s,
       counters.counters == 0
           ? 0.0
           : 100.0 * static_cast<double>(counters.held) / static_cast<double>(counters.counters),
       counters.deepest, 100 * row.packets.reordered_share(), row.packets.retransmitted,
-      row.all.checked, row.all.wrong);
+      row.all.checked, row.all.wrong, row.error.empty() ? "" : "  broke off");
 }
 
-// By hand, for the number of digits. No value here can have a character that JSON would escape.
+// By hand, for the number of digits. Only the error can have characters that JSON escapes.
 std::string expert_json(const ExpertRow& row, bool real_time) {
   const workloads::ExpertProblem& problem = row.setup.problem;
   const Figures dispatch = figures(row.all.dispatch_us, row.all.dispatch_bytes);
   const Figures combine = figures(row.all.combine_us, row.all.combine_bytes);
+  const bool is_normal = row.setup.mode == workloads::ExpertMode::normal;
   return fmt::format(
       "{{\"ep_perf\": true, \"ranks\": {}, \"mode\": \"{}\", \"order\": \"{}\", \"tokens\": {}, "
       "\"hidden\": {}, \"topk\": {}, \"experts\": {}, \"groups\": {}, \"chunk\": {}, \"ring\": {}, "
@@ -99,16 +103,18 @@ std::string expert_json(const ExpertRow& row, bool real_time) {
       "{:.3f}, \"dispatch_gbytes_per_s\": {:.4f}, \"combine_p50_us\": {:.3f}, \"combine_p99_us\": "
       "{:.3f}, \"combine_gbytes_per_s\": {:.4f}, \"counters\": {}, \"held\": {}, \"deepest\": {}, "
       "\"reordered_packets\": {}, \"delivered_packets\": {}, \"retransmitted\": {}, \"checked\": "
-      "{}, \"wrong\": {}, \"digest\": \"{:016x}\"}}\n",
+      "{}, \"wrong\": {}, \"stray\": {}, \"digest\": \"{:016x}\", \"error\": {}}}\n",
       problem.ranks, workloads::kExpertModeNames[static_cast<std::size_t>(row.setup.mode)],
       name_of(row.setup.ordering), problem.tokens, problem.hidden, problem.topk, problem.experts,
-      problem.groups, row.setup.chunk, row.setup.ring,
+      problem.groups, is_normal ? std::to_string(row.setup.chunk) : "null",
+      is_normal ? std::to_string(row.setup.ring) : "null",
       workloads::kPrecisionNames[static_cast<std::size_t>(problem.precision)], problem.skew,
       row.setup.rounds, real_time, problem.seed, dispatch.p50_us, dispatch.p99_us,
       dispatch.gbytes_per_s, combine.p50_us, combine.p99_us, combine.gbytes_per_s,
       row.all.ordering.counters, row.all.ordering.held, row.all.ordering.deepest,
       row.packets.reordered, row.packets.delivered, row.packets.retransmitted, row.all.checked,
-      row.all.wrong, row.all.digest);
+      row.all.wrong, row.all.ordering.stray, row.all.digest,
+      row.error.empty() ? "null" : nlohmann::json(row.error).dump());
 }
 
 }  // namespace weft::cli
