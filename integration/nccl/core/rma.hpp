@@ -115,6 +115,7 @@ class Rma {
 
  private:
   static constexpr Duration kCheckEvery = std::chrono::milliseconds{50};
+  static constexpr Duration kAskEvery = std::chrono::seconds{1};
   static constexpr std::uint32_t kMaxRanks = 1U << 16;
   static constexpr std::uint32_t kEarlyWindows = 4;  // that others may be ahead of us
 
@@ -145,6 +146,8 @@ class Rma {
     ListenHandle handle;  // of its listener, while it is being told
     bool left = false;
     bool rejected = false;  // what it sent, once: that fails its group for good
+    bool asked = false;     // whether it is alive; the answer is under way
+    TimePoint ask_next{};
     std::optional<Outcome> failure;
   };
   // One member's part of a window.
@@ -241,7 +244,8 @@ class Rma {
   // Those with this partner, or with anybody at its peer.
   void fail_all(const RemoteEnd& partner, bool at_peer);
   [[nodiscard]] static bool waits_for(const Group& group, std::uint32_t rank);
-  void check();
+  void check(TimePoint now);
+  void ask_members(TimePoint now);
   void notice_restarts();
 
   // rma_operations.cpp

@@ -24,7 +24,7 @@ void Rma::progress(TimePoint now) {
   }
   if (next_check_ == kNever || now >= next_check_) {
     next_check_ = now + kCheckEvery;
-    check();
+    check(now);
   }
 }
 
@@ -106,6 +106,7 @@ void Rma::on_message(const Completion& completion, std::span<const std::byte> by
       group->members[rank].left = true;
       break;
     case RmaKind::join:
+    case RmaKind::alive:
       break;
   }
 }
@@ -190,7 +191,7 @@ bool Rma::on_signal(const Group& group, const RmaMessage& message) {
 // Never an answer to an answer, and only if there is room: nothing is stored for strangers.
 void Rma::reject(const Completion& completion, const RmaMessage& message) {
   const auto kind = static_cast<RmaKind>(message.kind);
-  if (kind == RmaKind::reject || kind == RmaKind::leave) {
+  if (kind == RmaKind::reject || kind == RmaKind::leave || kind == RmaKind::alive) {
     ++counters_.strays;
     return;
   }
@@ -216,10 +217,14 @@ void Rma::on_sent(const Purpose& purpose, Status status) {
   if (purpose.kind == RmaKind::signal) {
     on_signal_sent(group, operations_[purpose.operation], status);
   }
-  if (group == nullptr || status == Status::flushed) {
+  if (group == nullptr) {
     return;
   }
   Member& member = group->members[purpose.rank];
+  member.asked = member.asked && purpose.kind != RmaKind::alive;
+  if (status == Status::flushed) {
+    return;
+  }
   if (status == Status::ok) {
     member.told = member.told || purpose.kind == RmaKind::join;
     return;

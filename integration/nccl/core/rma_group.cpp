@@ -353,7 +353,26 @@ bool Rma::waits_for(const Group& group, std::uint32_t rank) {
   });
 }
 
-void Rma::check() {
+// Whoever waits for a signal reads its own memory and asks us for nothing. So as long as a group is
+// in use, each of its members is asked from time to time whether it is there.
+void Rma::ask_members(TimePoint now) {
+  for (auto& [number, group] : groups_) {
+    for (std::uint32_t i = 0; i < group.members.size() && !group.contexts.empty(); ++i) {
+      Member& member = group.members[i];
+      if (i != group.rank && member.joined && !member.left && !member.failure && !member.asked &&
+          now >= member.ask_next) {
+        member.asked = true;
+        member.ask_next = now + kAskEvery;
+        RmaMessage message;
+        message.kind = static_cast<std::uint8_t>(RmaKind::alive);
+        send(group, i, message);
+      }
+    }
+  }
+}
+
+void Rma::check(TimePoint now) {
+  ask_members(now);
   for (auto& [peer, one] : watches_) {
     one.wanted = false;
   }

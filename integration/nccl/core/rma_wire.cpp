@@ -13,7 +13,7 @@ std::optional<RmaMessage> parse_rma(std::span<const std::byte> bytes) {
   std::memcpy(&message, bytes.data(), sizeof message);
   const auto kind = static_cast<RmaKind>(message.kind);
   const std::uint8_t known_flags = kind == RmaKind::window ? kNoMemory : 0;
-  if (message.version != kRmaVersion || kind < RmaKind::join || kind > RmaKind::leave ||
+  if (message.version != kRmaVersion || kind < RmaKind::join || kind > RmaKind::alive ||
       (message.flags & ~known_flags) != 0 || message.reserved != 0) {
     return std::nullopt;
   }

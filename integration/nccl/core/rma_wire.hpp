@@ -17,6 +17,7 @@ enum class RmaKind : std::uint8_t {
   signal = 3,  // add to a word of your part of that window
   reject = 4,  // what you sent names nothing that is here
   leave = 5,   // I am no more
+  alive = 6,   // nothing; that it is acknowledged says that you are there
 };
 
 inline constexpr std::uint8_t kRmaVersion = 1;

@@ -79,6 +79,39 @@ TEST(RmaFaults, DeadMemberEndsTheWaitForIt) {
   }
 }
 
+// Who waits for a signal has asked for nothing: it reads its own memory, and queryLastError() is
+// all that can tell that the signal will never come. All that the member was sent it had taken.
+TEST(RmaFaults, DeadMemberIsNoticedByThoseWhoOnlyWaitForItsSignals) {
+  for (const bool restarts : {false, true}) {
+    RmaGroup group(3);
+    RmaLab& lab = group.lab;
+    EXPECT_EQ(lab.outcome(0, lab.put(0, 1, {group.window, 0}, 1000, {group.window, 0},
+                                     RmaSignal{{group.window, 8}, 1, true})),
+              Outcome::ok);
+    const std::uint64_t before = lab.engine(0).counters().tx_pkts;
+    lab.run_for(60s);
+    EXPECT_FALSE(lab.rma(0).has_failed(lab.member(0).group)) << "a slow member is not a dead one";
+    EXPECT_LT(lab.engine(0).counters().tx_pkts - before, 2U * 60 * 40) << "for two members";
+    restarts ? lab.restart(1) : lab.crash(1);
+    for (const std::uint32_t rank : {0U, 2U}) {
+      EXPECT_TRUE(
+          lab.run_until([&] { return lab.rma(rank).has_failed(lab.member(rank).group); }, 12s))
+          << "rank " << rank;
+      EXPECT_EQ(lab.rma(rank).failure_of(lab.member(rank).group), Outcome::remote_error);
+    }
+  }
+}
+
+// Members close one after the other, and the later ones go on asking until they have heard of it.
+TEST(RmaFaults, MemberThatHasLeftIsNoDeadOne) {
+  RmaGroup group(2);
+  RmaLab& lab = group.lab;
+  lab.world().network().lose_next(world::Packet::data, 40);  // the good-bye, for a while
+  lab.rma(1).close(lab.member(1).group);
+  lab.run_for(60s);
+  EXPECT_FALSE(lab.rma(0).has_failed(lab.member(0).group));
+}
+
 TEST(RmaFaults, MemberThatLeavesEndsTheWaitForIt) {
   RmaGroup group(2);
   RmaLab& lab = group.lab;
@@ -329,7 +362,7 @@ TEST(RmaFaults, ParserTakesExactlyWhatIsWritten) {
       message.flags = static_cast<std::uint8_t>(flags);
       const auto bytes = std::as_bytes(std::span{&message, 1});
       const bool valid =
-          kind >= 1 && kind <= 5 && (flags == 0 || (flags == 1 && kind == int(RmaKind::window)));
+          kind >= 1 && kind <= 6 && (flags == 0 || (flags == 1 && kind == int(RmaKind::window)));
       EXPECT_EQ(nccl::parse_rma(bytes).has_value(), valid);
       EXPECT_FALSE(nccl::parse_rma(bytes.first(bytes.size() - 1)).has_value());
     }
