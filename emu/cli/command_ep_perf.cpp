@@ -24,6 +24,7 @@
 #include "emu/cli/workloads/live.hpp"
 #include "emu/fabric/yaml_reader.hpp"
 #include "integration/workloads/virtual_run.hpp"
+#include "srd/engine/paths/path_selector.hpp"
 
 namespace weft::cli {
 namespace {
@@ -202,6 +203,12 @@ int run(const Options& options) {
   if (options.asks_rings && options.setup.mode != workloads::ExpertMode::normal) {
     complain("weft ep-perf: --chunk and --ring need --mode normal\n");
     return kUsage;
+  }
+  if (!options.path_selector.empty()) {
+    if (const auto known = srd::parse_path_selector(options.path_selector); !known) {
+      complain("weft ep-perf: --path-selector: {}\n", known.error().message);
+      return kUsage;
+    }
   }
   std::vector<Ordering> orders;
   for (std::size_t i = 0; i < std::size(workloads::kOrderingNames); ++i) {
