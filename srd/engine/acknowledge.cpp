@@ -134,6 +134,7 @@ void Sender::take_result(TimePoint now, SendSlot& slot, const wire::ResultEntry&
     case wire::kResultDeferred:
       if (again) {
         note_refused_arrival(slot);
+        credits_.want(slot.length);
         parts_.schedule.arm(peer_, window_.mark_deferred(slot, now, parts_.config.rnr_delay));
       }
       break;
@@ -168,7 +169,7 @@ void Sender::refuse(TimePoint now, SendSlot& slot, Status status) {
   const std::uint32_t index = slot.work;
   Work& work = parts_.works[index];
   const std::uint32_t packet = slot.packet;
-  window_.settle(slot);
+  settle(slot);
   --work.outstanding;
   const bool retry = (status == Status::receiver_not_ready &&
                       (work.rnr_retry >= kRnrRetryForever || work.refusals < work.rnr_retry ||
@@ -297,7 +298,7 @@ void Sender::take_sack(TimePoint now, const wire::ParsedPacket& packet,
   }
   parts_.tell(Event::Kind::packet_settled, now, peer_.id, slot.psn, PathId{slot.path});
   const std::uint32_t index = slot.work;
-  window_.settle(slot);
+  settle(slot);
   Work& work = parts_.works[index];
   --work.outstanding;
   losses_.on_settled();
@@ -347,11 +348,12 @@ void Sender::lose(TimePoint now, SendSlot& slot, PathEvent how) {
   }
   if (mutated(Mutation::settle_lost)) [[unlikely]] {
     const std::uint32_t index = slot.work;
-    window_.settle(slot);
+    settle(slot);
     --parts_.works[index].outstanding;
     parts_.works.finish_if_done(index, parts_.works[index]);
     return;
   }
+  credits_.on_lost(slot.length);
   window_.mark_lost(slot);
   cc_.on_loss(now, SendWindow::charged(slot), kind, PathId{slot.path});
   parts_.tell(Event::Kind::packet_lost, now, peer_.id, slot.psn, PathId{slot.path},

@@ -29,7 +29,9 @@ Rate payload_rate(const EngineConfig& config) {
 }
 
 // After so long the first grant is there: request and answer wait for frames that are on the wire.
-Duration first_grant(const EngineConfig& config) { return config.base_rtt + config.base_rtt / 20; }
+Duration first_grant_of(const EngineConfig& config) {
+  return config.base_rtt + config.base_rtt / 20;
+}
 
 Bytes mtu_wire(const EngineConfig& config) { return config.mtu_payload + sizeof(wire::DataHeader); }
 
@@ -67,8 +69,9 @@ EngineParts::EngineParts(const EngineConfig& configuration, Counters* given_coun
       cc_tuning(cc_tuning_of(config)),
       patience(patience_of(config)),
       window_span(std::min(config.window_packets, PsnBitmap::kSpan)),
+      first_grant(first_grant_of(config)),
       credit_window(config.credit_window != 0 ? config.credit_window
-                                              : config.line_rate.bytes_in(first_grant(config))),
+                                              : config.line_rate.bytes_in(first_grant)),
       rng(config.seed),
       counters(given_counters != nullptr ? *given_counters : own_counters),
       memory(given_memory != nullptr ? *given_memory : own_memory.emplace(memory_salt(config))),

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "srd/base/rng.hpp"
+#include "srd/engine/cc/credit_balance.hpp"
 #include "srd/engine/cc/credit_scheduler.hpp"
 #include "srd/engine/completion_backlog.hpp"
 #include "srd/engine/config.hpp"
@@ -74,7 +75,9 @@ struct EngineParts {
   CcTuning cc_tuning;
   const RetransmissionTuning patience;
   const std::uint32_t window_span;
-  const Bytes credit_window;  // what a sender may send before it is granted anything
+  const Duration first_grant;  // how long one takes that is asked for
+  const Bytes credit_window;   // what the line carries meanwhile
+  UsualOverdraft usual_overdraft;
   Rng rng;
 
   Counters own_counters;

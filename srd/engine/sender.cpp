@@ -78,7 +78,7 @@ void Sender::settle_packets(Work& work, std::uint32_t index) {
     for (const Psn end = window_.next(); work.outstanding != 0 && psn != end; ++psn) {
       SendSlot& slot = window_.slot(psn);
       if (slot.state != SendSlot::State::settled && slot.work == index) {
-        window_.settle(slot);
+        settle(slot);
         --work.outstanding;
       }
     }
@@ -97,11 +97,14 @@ void Sender::end_read() {
   }
 }
 
-// [wire 4.8] A packet may overdraw the balance by itself, so however many peers share the link, one
-// packet's payload is enough to begin with.
+// [wire 4.8] The window is shared by all peers that are being sent to.
 CreditBalance Sender::first_credits(Bytes sharers) const {
-  const Bytes least = std::min<Bytes>(parts_.config.mtu_payload, parts_.credit_window);
-  return {least, std::max(parts_.credit_window / sharers, least)};
+  const Bytes window = parts_.credit_window;
+  return {{.packet = std::min<Bytes>(parts_.config.mtu_payload, window),
+           .window = window,
+           .share = window / sharers,
+           .first_grant = parts_.first_grant},
+          parts_.usual_overdraft};
 }
 
 void Sender::emit_credit_request(TimePoint now, TxPacket& out) {
@@ -110,7 +113,7 @@ void Sender::emit_credit_request(TimePoint now, TxPacket& out) {
   if (rationed_) {
     (void)timer_.on_question(now);
     parts_.schedule.arm(peer_, now + timer_.retransmit_wait());
-    credits_.on_requested();
+    credits_.on_requested(now, parts_.credit_window / sharers_of(parts_));
     demand = credits_.demand();
     out.path = pick_for_question(now);
   } else {
@@ -135,7 +138,7 @@ void Sender::emit_credit_request(TimePoint now, TxPacket& out) {
 
 void Sender::take_grant(TimePoint arrived, std::uint32_t granted) {
   if (rationed_) {
-    credits_.on_grant(granted);
+    credits_.on_grant(arrived, granted, parts_.usual_overdraft);
   } else if (const auto rtt = how_far_.answered(arrived, granted)) {
     cc_.on_distance(*rtt);
   }
@@ -162,6 +165,7 @@ void Sender::give_up_peer(TimePoint now) {
   parts_.tell(Event::Kind::peer_lost, now, peer_.id, Psn{}, PathId{}, 0, status);
   parts_.works.abandon_if(peer_, status, [](const Work& work) { return !work.is_response(); });
   while (SendSlot* slot = window_.oldest_in_flight()) {
+    credits_.on_lost(slot->length);
     window_.mark_lost(*slot);
   }
   muted_ = true;

@@ -127,10 +127,9 @@ class alignas(kCacheLine) Sender {
 
   // Credits (transmit.cpp). [wire 4.8]
   // Whether one more packet may be sent; otherwise the sender waits for a grant and must have asked
-  // for one. A packet may overdraw the balance by itself: then messages without bytes need no
-  // credit. Nor does what is left when no bytes are wanted: no grant would ever come for it.
+  // for one. What is left when no bytes are wanted needs none: no grant would ever come for it.
   [[nodiscard]] bool has_credit() const {
-    return !rationed_ || credits_.may_send(0) || !credits_.wants_more();
+    return !rationed_ || credits_.may_send() || !credits_.wants_more();
   }
   // True if a request has to leave before anything else: the receiver does not know of all that
   // waits, or is asked how far it is.
@@ -169,6 +168,14 @@ class alignas(kCacheLine) Sender {
   void path_delivery(TimePoint now, PathId path);
   void note_recovery(TimePoint now, PathId path, std::uint16_t bad_before);
   void settle_packets(Work& work, std::uint32_t index);
+  // The packet's fate is known, or of no interest any more. Its bytes were wanted again if it was
+  // to be sent again.
+  void settle(SendSlot& slot) {
+    if (slot.state != SendSlot::State::in_flight) [[unlikely]] {
+      credits_.give_up(slot.length);
+    }
+    window_.settle(slot);
+  }
 
   // timers.cpp
   void expire_packets(TimePoint now);

@@ -195,7 +195,6 @@ bool Sender::retransmit(TimePoint now, SendSlot& slot, TxPacket& out) {
     slot.path = static_cast<std::uint8_t>(paths_.pick_other_than(now, PathId{slot.path}).value());
   }
   emit(now, slot, out);
-  credits_.want(slot.length);
   ++parts_.counters.retrans_pkts;
   parts_.counters.retrans_bytes += slot.length;
   return true;

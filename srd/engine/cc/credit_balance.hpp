@@ -1,9 +1,23 @@
 // Owns the sender's side of receiver credits: what it may still send, and how much it asks for.
+//
+// All bytes are asked for, also those that leave before they are granted: these are the overdraft,
+// and the grants that come for them make room for the next ones. So a message that fits into the
+// overdraft costs no round trip, and the receiver goes on sharing out the whole of its link.
+//
+// How much a receiver can take unasked is not configured but seen. What it grants in a round trip
+// while it is asked for more is this sender's part of its link: if each sender is ahead by that,
+// the link has work for exactly the round trip that a grant would take. A receiver that has granted
+// nothing yet is trusted with what others have granted lately; and with next to nothing if nobody
+// has, because a thousand senders that begin together know no more than one alone.
+//
+// What was overdrawn and lost was too much: the overdraft shrinks by it, and it leaves again on the
+// grants that are under way for it. What was granted and lost is asked for anew.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
+#include "srd/base/time.hpp"
 #include "srd/base/units.hpp"
 #include "srd/wire/srd_header.hpp"
 
@@ -12,29 +26,57 @@ namespace weft::srd {
 // [wire 3.8] Demand and grants travel in these, cumulative, modulo 2^32.
 inline constexpr Bytes kBytesPerCredit = wire::kCreditUnit;
 
-// [wire 4.8] Counts payload bytes; what is sent again is asked for again.
+// What the receivers of one engine have let their senders overdraw lately, as a smoothed mean with
+// the weight of RFC 6298.
+class UsualOverdraft {
+ public:
+  void add(Bytes overdraft) {
+    mean_ = known_ ? mean_ - mean_ / 8 + overdraft / 8 : overdraft;
+    known_ = true;
+  }
+  [[nodiscard]] bool known() const { return known_; }
+  [[nodiscard]] Bytes get() const { return mean_; }
+
+ private:
+  Bytes mean_ = 0;
+  bool known_ = false;
+};
+
+// [wire 4.8] Counts payload bytes. What is wanted and not spent is what waits to be sent, for the
+// first time or again.
 class CreditBalance {
  public:
+  struct Tuning {
+    Bytes packet = 0;  // payload of a full one
+    Bytes window = 0;  // what the line carries until the first grant can be there
+    Bytes share = 0;   // of the window, as that of all peers that are being sent to
+    Duration first_grant{};
+  };
+
   CreditBalance() = default;
-  // From `least` to `most` bytes may be sent without asking.
-  CreditBalance(Bytes least, Bytes most) : least_(least), most_(most) {}
+  CreditBalance(const Tuning& tuning, const UsualOverdraft& usual);
 
   // So many more bytes wait to be sent.
   void want(Bytes bytes) { wanted_ += bytes; }
-  // Bytes that were wanted will not be sent after all.
-  void give_up(Bytes bytes) { spent_ += bytes; }
+  // Bytes that were wanted will not be sent after all. What was asked for cannot be taken back.
+  void give_up(Bytes bytes);
 
-  [[nodiscard]] bool may_send(Bytes bytes) const { return spent_ + bytes <= allowed_ + blind(); }
+  // One more packet may leave. Packets are whole: rounded to the nearest one.
+  [[nodiscard]] bool may_send() const {
+    return std::min(spent_ + packet_ / 2, wanted_) <= allowed_ + overdraft();
+  }
   // False if no bytes wait to be sent.
   [[nodiscard]] bool wants_more() const { return spent_ < wanted_; }
   void on_sent(Bytes bytes) { spent_ += bytes; }
+  // Bytes that have left are lost, and wanted again.
+  void on_lost(Bytes bytes);
 
   // Older grants, which arrive late, are ignored.
-  void on_grant(std::uint32_t cumulative) {
-    const auto step = static_cast<std::int32_t>(cumulative - granted_);
+  void on_grant(TimePoint now, std::uint32_t cumulative, UsualOverdraft& usual) {
+    const auto step = static_cast<std::int32_t>(
+        cumulative - static_cast<std::uint32_t>(allowed_ / kBytesPerCredit));
     if (step > 0) {
-      granted_ = cumulative;
-      allowed_ += static_cast<Bytes>(step) * kBytesPerCredit;
+      take_grant(now, static_cast<Bytes>(step) * kBytesPerCredit, usual);
     }
   }
 
@@ -42,45 +84,64 @@ class CreditBalance {
   // gives up what it wanted would hold the link for nothing: so no more is asked for than keeps the
   // next request in time.
   [[nodiscard]] std::uint32_t demand() const {
-    const Bytes asked = wanted_ > blind() ? wanted_ - blind() : 0;
-    const Bytes open = std::min(kWindowsAsked * most_ / kBytesPerCredit + 1, kMaxOpen);
-    return static_cast<std::uint32_t>(std::min((asked + kBytesPerCredit - 1) / kBytesPerCredit,
-                                               allowed_ / kBytesPerCredit + open));
+    return static_cast<std::uint32_t>(demanded() / kBytesPerCredit);
   }
   // True if the receiver should hear of a larger demand than the last one it was told. Not while
-  // it knows of enough to go on with: each packet that is sent again is wanted again.
+  // there is enough to go on with, granted or asked for: each packet that is lost is wanted again.
   [[nodiscard]] bool should_request() const {
-    const auto enough = static_cast<std::int32_t>(std::min(2 * most_ / kBytesPerCredit, kMaxOpen));
-    return static_cast<std::int32_t>(demand() - requested_) > 0 &&
-           static_cast<std::int32_t>(requested_ - granted_) <= enough;
+    return demanded() > asked_ && asked_ <= spent_ + std::min(2 * window_, kMaxOpen);
   }
-  void on_requested() { requested_ = demand(); }
+  // It was told, and what is the sender's share of its own line now.
+  void on_requested(TimePoint now, Bytes share);
+
+  // Bytes that may be sent before they are granted.
+  [[nodiscard]] Bytes overdraft() const { return known_ ? overdraft_ : first_overdraft(); }
 
  private:
-  static constexpr Bytes kBlindShare = 32;
   // First windows that are asked for at a time. Chosen: nearly all of them are used up between two
   // requests, so that these are rare, and what is given up costs the others few round trips.
   static constexpr Bytes kWindowsAsked = 16;
-  // Credits that may be asked for and not granted yet. Both ends compare counts modulo 2^32, which
-  // says which one is later up to half of that.
-  static constexpr Bytes kMaxOpen = Bytes{1} << 30;
+  // What may be asked for and not granted yet. Both ends compare counts modulo 2^32, which says
+  // which one is later up to half of that.
+  static constexpr Bytes kMaxOpen = (Bytes{1} << 30) * kBytesPerCredit;
+  // What may leave in any case while nothing is known.
+  static constexpr Bytes kFirstPackets = 2;
 
-  // What may leave before anything is granted. The receiver has not said yet whether it is free: a
-  // long message soon hears, and loses at most its first window; a short one would be over by then,
-  // and a thousand of them at once would all be lost. So the allowance begins where a message no
-  // longer fits into the first window.
-  [[nodiscard]] Bytes blind() const {
-    const Bytes share = std::min(wanted_, most_) / kBlindShare;
-    return std::clamp(share + (wanted_ > most_ ? wanted_ - most_ : 0), least_, most_);
+  // The demand, in whole credits.
+  [[nodiscard]] Bytes demanded() const {
+    const Bytes open =
+        std::min((kWindowsAsked * window_ / kBytesPerCredit + 1) * kBytesPerCredit, kMaxOpen);
+    const Bytes whole = (wanted_ + kBytesPerCredit - 1) / kBytesPerCredit * kBytesPerCredit;
+    return std::min(whole, allowed_ + open);
   }
+  // While the receiver has not said yet whether it is free. A message that fits into the share
+  // would be over before it says so, and a thousand of them at once would all be lost; a longer one
+  // soon hears, and loses its share at most. So the risk begins where a message no longer fits.
+  [[nodiscard]] Bytes first_overdraft() const {
+    const Bytes beyond = wanted_ - std::min(wanted_, risk_);
+    return std::max({std::min(beyond, risk_), overdraft_, kFirstPackets * packet_});
+  }
+  void take_grant(TimePoint now, Bytes granted, UsualOverdraft& usual);
+  void learn(TimePoint now, UsualOverdraft& usual);
+  void begin_round(TimePoint at);
 
   Bytes wanted_ = 0;
   Bytes spent_ = 0;
   Bytes allowed_ = 0;
-  Bytes least_ = 0;
-  Bytes most_ = 0;
-  std::uint32_t granted_ = 0;
-  std::uint32_t requested_ = 0;
+  Bytes asked_ = 0;
+  Bytes overdraft_ = 0;  // not known: the usual one
+  Bytes packet_ = 0;
+  Bytes window_ = 0;
+  bool known_ = false;  // the overdraft: this receiver has shown it
+  // Of the round in which grants are counted.
+  bool needed_ = false;  // the overdraft: it was used, or there would have been a use for more
+  bool lost_ = false;    // something was
+  TimePoint round_began_{};
+  Bytes round_allowed_ = 0;  // allowed and asked for when it began
+  Bytes round_asked_ = 0;
+  Bytes share_ = 0;
+  Bytes risk_ = 0;  // of a long message while nothing is known of any receiver
+  Duration first_grant_{};
 };
 
 }  // namespace weft::srd

@@ -1,4 +1,4 @@
-// Owns the tests of receiver credits, both sides.
+// Owns the tests of receiver credits: what the receiver grants.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "srd/base/rng.hpp"
-#include "srd/engine/cc/credit_balance.hpp"
 #include "srd/engine/cc/credit_scheduler.hpp"
 
 namespace weft::srd {
@@ -156,127 +155,6 @@ TEST(CreditScheduler, DemandsWrapAround) {
       (void)s.next(s.next_due());
     }
     ASSERT_EQ(s.granted(PeerId{0}), demand);
-  }
-}
-
-// [wire 4.8]
-TEST(CreditBalance, SendsItsInitialWindowWithoutAsking) {
-  CreditBalance balance(8000, 10'000);
-  balance.want(8000);
-  EXPECT_TRUE(balance.may_send(8000));
-  EXPECT_FALSE(balance.should_request());
-  balance.on_sent(8000);
-  EXPECT_FALSE(balance.may_send(4000));
-}
-
-// Grants are totals as well: a late or a repeated one must add nothing.
-TEST(CreditBalance, AsksForTheRestOnceAndSendsWhatIsGranted) {
-  CreditBalance balance(1000, 1000);
-  balance.want(1000 + 10 * 256);
-  ASSERT_TRUE(balance.should_request());
-  EXPECT_EQ(balance.demand(), 10U);
-  balance.on_requested();
-  EXPECT_FALSE(balance.should_request());
-  balance.on_sent(1000);
-  EXPECT_FALSE(balance.may_send(1));
-  balance.on_grant(4);
-  EXPECT_TRUE(balance.may_send(4 * 256));
-  EXPECT_FALSE(balance.may_send(4 * 256 + 1));
-  balance.on_grant(2);  // late
-  balance.on_grant(4);  // repeated
-  EXPECT_FALSE(balance.may_send(4 * 256 + 1));
-  balance.want(256);
-  EXPECT_TRUE(balance.should_request());
-  EXPECT_EQ(balance.demand(), 11U);
-}
-
-// A short message leaves almost nothing to chance, a long one its whole first window.
-TEST(CreditBalance, BlindBytesGrowWithWhatIsWanted) {
-  CreditBalance balance(4096, 160'000);
-  balance.want(100'000);
-  EXPECT_TRUE(balance.may_send(4096));
-  EXPECT_FALSE(balance.may_send(4097));
-  balance.want(100'000);
-  EXPECT_TRUE(balance.may_send(45'000));
-  EXPECT_FALSE(balance.may_send(45'001));
-  balance.want(500'000);
-  EXPECT_TRUE(balance.may_send(160'000));
-  EXPECT_FALSE(balance.may_send(160'001));
-  EXPECT_EQ(balance.demand(), (700'000U - 160'000U + 255U) / 256U);
-}
-
-// What is sent again is wanted again: no request for each of them.
-TEST(CreditBalance, DoesNotAskWhileTheReceiverKnowsOfEnough) {
-  CreditBalance balance(1024, 1024);
-  balance.want(100'000);
-  ASSERT_TRUE(balance.should_request());
-  balance.on_requested();
-  const std::uint32_t asked = balance.demand();
-  balance.want(4096);
-  EXPECT_FALSE(balance.should_request());
-  balance.on_grant(asked - 8);
-  EXPECT_TRUE(balance.should_request());
-}
-
-TEST(CreditBalance, WorksAcrossTheWrapOfTheCounts) {
-  constexpr Bytes kWindow = Bytes{64} << 30;
-  constexpr std::uint32_t kStep = 0x30000000;
-  CreditBalance balance(kWindow, kWindow);
-  balance.want(kWindow);
-  balance.on_sent(kWindow);
-  Bytes sent = 0;
-  std::uint32_t granted = 0;
-  for (int i = 0; i < 20; ++i) {
-    balance.want(Bytes{kStep} * 256);
-    ASSERT_TRUE(balance.should_request());
-    balance.on_requested();
-    granted += kStep;
-    ASSERT_EQ(balance.demand(), granted);
-    balance.on_grant(granted);
-    ASSERT_TRUE(balance.may_send(Bytes{kStep} * 256));
-    ASSERT_FALSE(balance.may_send(Bytes{kStep} * 256 + 1));
-    balance.on_sent(Bytes{kStep} * 256);
-    sent += Bytes{kStep} * 256;
-  }
-  EXPECT_GT(sent, Bytes{1} << 40);
-}
-
-// More than half of what the counts on the wire can tell apart.
-TEST(CreditBalance, AsksForAnyNumberOfBytesInSteps) {
-  for (const Bytes wanted : {Bytes{1} << 39, Bytes{600} << 30, Bytes{5} << 40}) {
-    CreditBalance balance(0, Bytes{4} << 30);
-    balance.want(wanted);
-    std::uint32_t granted = 0;
-    int requests = 0;
-    while (!balance.may_send(wanted)) {
-      ASSERT_TRUE(balance.should_request());
-      ASSERT_LT(++requests, 1000);
-      balance.on_requested();
-      ASSERT_GT(static_cast<std::int32_t>(balance.demand() - granted), 0);
-      granted = balance.demand();
-      balance.on_grant(granted);
-    }
-    EXPECT_FALSE(balance.should_request());
-  }
-}
-
-// A demand cannot be taken back: what was wanted and is given up may hold the link for a few round
-// trips, not for a gigabyte.
-TEST(CreditBalance, AsksForNoMoreThanAFewWindows) {
-  constexpr Bytes kWindow = 180'000;
-  CreditBalance balance(4096, kWindow);
-  balance.want(Bytes{1} << 30);
-  std::uint32_t granted = 0;
-  for (int requests = 0; requests < 100; ++requests) {
-    ASSERT_TRUE(balance.should_request());
-    balance.on_requested();
-    const std::uint32_t demand = balance.demand();
-    EXPECT_LE((demand - granted) * 256, 16 * kWindow + 256);
-    // A window and more is known to the receiver when it is asked again.
-    while (!balance.should_request()) {
-      balance.on_grant(++granted);
-    }
-    EXPECT_GE((demand - granted) * 256 + 256, kWindow);
   }
 }
 

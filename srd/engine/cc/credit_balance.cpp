@@ -1,0 +1,81 @@
+// Owns what moves the overdraft of a sender: what the receiver grants in a round trip, and losses.
+#include "srd/engine/cc/credit_balance.hpp"
+
+namespace weft::srd {
+
+CreditBalance::CreditBalance(const Tuning& tuning, const UsualOverdraft& usual)
+    : overdraft_(std::min(usual.get(), tuning.share)),
+      packet_(tuning.packet),
+      window_(tuning.window),
+      share_(tuning.share),
+      risk_(usual.known() ? 0 : tuning.share),
+      first_grant_(tuning.first_grant) {}
+
+// First what has not been asked for: that need not be granted for nothing.
+void CreditBalance::give_up(Bytes bytes) {
+  const Bytes unasked = wanted_ - std::min(wanted_, std::max(asked_, spent_));
+  const Bytes unwanted = std::min(bytes, unasked);
+  wanted_ -= unwanted;
+  spent_ += bytes - unwanted;
+}
+
+void CreditBalance::on_lost(Bytes bytes) {
+  lost_ = true;
+  const Bytes overdrawn = std::min(spent_ - std::min(spent_, allowed_), bytes);
+  if (overdrawn != 0) {
+    const Bytes before = overdraft();
+    overdraft_ = before - std::min(before, overdrawn);
+    known_ = true;
+  }
+  spent_ -= overdrawn;
+  wanted_ += bytes - overdrawn;
+}
+
+void CreditBalance::on_requested(TimePoint now, Bytes share) {
+  share_ = share;
+  const bool begins = asked_ <= allowed_;
+  asked_ = std::max(asked_, demanded());
+  if (begins) {
+    begin_round(now + first_grant_);
+  }
+}
+
+void CreditBalance::begin_round(TimePoint at) {
+  round_began_ = at;
+  round_allowed_ = allowed_;
+  round_asked_ = asked_;
+  needed_ = false;
+  lost_ = false;
+}
+
+void CreditBalance::take_grant(TimePoint now, Bytes granted, UsualOverdraft& usual) {
+  needed_ = needed_ || spent_ > allowed_ || (wants_more() && !may_send());
+  allowed_ += granted;
+  if (now - round_began_ >= first_grant_ || allowed_ >= asked_) {
+    learn(now, usual);
+    begin_round(now);
+  }
+}
+
+// A round is over: it has lasted as long as a first grant takes, or all has been granted before.
+// If what was asked for when it began has been granted by now, the receiver could have granted more
+// than it did, and the overdraft is at least that. It grows only if it was in the way, and nothing
+// was lost with the present one.
+void CreditBalance::learn(TimePoint now, UsualOverdraft& usual) {
+  double seen = static_cast<double>(allowed_ - round_allowed_);
+  const Duration lasted = now - round_began_;
+  if (lasted > first_grant_) {
+    seen *= static_cast<double>(first_grant_.count()) / static_cast<double>(lasted.count());
+  }
+  const Bytes granted = std::min(static_cast<Bytes>(seen), share_);
+  const bool all = allowed_ >= round_asked_;
+  const bool grows = granted > overdraft();
+  overdraft_ = overdraft();
+  if (grows ? needed_ && !lost_ : !all) {
+    overdraft_ = granted;
+    usual.add(overdraft_);
+  }
+  known_ = true;
+}
+
+}  // namespace weft::srd
