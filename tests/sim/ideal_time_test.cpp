@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "emu/sim/result.hpp"
 #include "emu/sim/scenario.hpp"
@@ -106,13 +108,22 @@ TEST(IdealTime, EachPortHasItsOwnRate) {
       "switch}}\n  links:\n"
       "  - {endpoints: [a, s], rate: 400Gbps}\n  - {endpoints: [b, s], rate: 400Gbps}\n"
       "  - {endpoints: [c, s], rate: 100Gbps}\n";
-  const Ran into = run(network +
-                       "traffic: {kind: flows, flows: [{from: 0, to: 2, bytes: 2000000}, {from: 1, "
-                       "to: 2, bytes: 2000000}]}\n");
-  EXPECT_EQ(faster_than_possible(into), "");
-  // 2,000,000 bytes in packets of 4086 take 162.6 us at 100G, and the slow port has to carry both.
-  EXPECT_NEAR(into.scenario.ideal.all_us, 2 * 162.6 + 4.5, 2);
-  EXPECT_LT(into.result.ratio, 1.15);  // whatever the seed
+  std::vector<double> ratios;
+  for (int seed = 1; seed <= 21; ++seed) {
+    const Ran into = run(network +
+                         "traffic: {kind: flows, flows: [{from: 0, to: 2, bytes: 2000000}, {from: "
+                         "1, to: 2, bytes: 2000000}]}\nseed: " +
+                         std::to_string(seed) + "\n");
+    EXPECT_EQ(faster_than_possible(into), "");
+    // 2,000,000 bytes in packets of 4086 take 162.6 us at 100G, and the slow port has to carry
+    // both.
+    EXPECT_NEAR(into.scenario.ideal.all_us, 2 * 162.6 + 4.5, 2);
+    ratios.push_back(into.result.ratio);
+  }
+  // The sixth largest of 21: single seeds lose the tail of a flow.
+  std::ranges::sort(ratios);
+  EXPECT_LT(ratios[15], 1.1);
+  EXPECT_LT(ratios.back(), 1.2);
   EXPECT_NEAR(
       ideal(network +
             "traffic: {kind: flows, flows: [{from: 2, to: 0, bytes: 2000000}, {from: 2, to: "
