@@ -54,7 +54,7 @@ class Contexts {
 
   // Gives all events that are ready to their files.
   void dispatch(roce::cm::Manager& manager);
-  // The process ends: each peer is told once.
+  // The process ends: each peer is told.
   void destroy_all(roce::cm::Manager& manager, TimePoint now);
 
   // --- For files.

@@ -300,16 +300,21 @@ int Manager::disconnect(TimePoint now, Handle handle) {
 }
 
 int Manager::send_disconnect(TimePoint now, std::uint32_t slot) {
-  Connection& id = ids_[slot];
-  if (id.phase != Phase::established) {
+  if (ids_[slot].phase != Phase::established) {
     return EINVAL;
   }
+  post_reliably(now, slot, disconnect_of(slot));
+  return 0;
+}
+
+// DREQ, of an established id, which waits for its answer from now on.
+Manager::Message Manager::disconnect_of(std::uint32_t slot) {
+  Connection& id = ids_[slot];
   id.transaction = transaction_of(id.local_id);
+  id.phase = Phase::disconnect_sent;
   Message message = answer_of(id, wire::CmKind::disconnect_request);
   message.qpn = id.remote_qpn;
-  id.phase = Phase::disconnect_sent;
-  post_reliably(now, slot, message);
-  return 0;
+  return message;
 }
 
 // DREP, in answer to the peer's DREQ. The id rests afterwards, since copies of both may still come.
@@ -348,11 +353,11 @@ void Manager::part(TimePoint now, std::uint32_t slot) {
       (void)send_reject(now, slot, Reason::consumer, {});
       break;
     case Phase::established:
-      (void)send_disconnect(now, slot);
-      send_again(id);
+      wire::write_cm(disconnect_of(slot), id.mad);
+      post_last_words(id, /*are_said_before=*/false);
       break;
     case Phase::disconnect_sent:
-      send_again(id);
+      post_last_words(id, /*are_said_before=*/true);
       break;
     case Phase::disconnect_received:
       (void)send_disconnect_reply(now, slot);

@@ -52,8 +52,9 @@ class Manager {
 
   // --- What a program does with an id. Nothing, if there are too many.
   [[nodiscard]] std::optional<Handle> create(PortSpace space, Transport transport);
-  // Says good-bye to the peer, once. No event of this id, and no request that came to it, is told
-  // afterwards; what was told already is its owner's matter.
+  // Says good-bye to the peer, twice, because nobody is left to say it again: of ids that go
+  // together all first copies leave before any second one. No event of this id, and no request that
+  // came to it, is told afterwards; what was told already is its owner's matter.
   void destroy(TimePoint now, Handle id);
   [[nodiscard]] int bind(Handle id, SocketAddress address);
   // `source` may be unknown. Without an address it is the first own one of the same family.
@@ -145,6 +146,7 @@ class Manager {
   [[nodiscard]] int send_reject(TimePoint now, std::uint32_t slot, Reason reason,
                                 std::span<const std::byte> data);
   [[nodiscard]] int send_disconnect(TimePoint now, std::uint32_t slot);
+  [[nodiscard]] Message disconnect_of(std::uint32_t slot);
   [[nodiscard]] int send_disconnect_reply(TimePoint now, std::uint32_t slot);
   void part(TimePoint now, std::uint32_t slot);
   [[nodiscard]] int set_qkey(Connection& id, std::uint32_t qkey) const;
@@ -179,6 +181,7 @@ class Manager {
   void post(const srd::Address& from, const srd::Address& to, std::uint8_t traffic_class,
             std::span<const std::byte, wire::kMadSize> mad);
   void post_reliably(TimePoint now, std::uint32_t slot, const Message& message);
+  void post_last_words(const Connection& id, bool are_said_before);
   void send_again(const Connection& id);
   void stop_timer(std::uint32_t slot);
   void give_up(TimePoint now, std::uint32_t slot);
@@ -210,6 +213,8 @@ class Manager {
   std::deque<std::pair<TimePoint, RemoteKey>> ended_order_;
   DeadlineHeap deadlines_;  // by slot: to send again, or the end of timewait
   std::deque<Outgoing> outgoing_;
+  std::uint32_t last_words_ = 0;     // of outgoing_
+  std::deque<Outgoing> said_again_;  // last words that leave when outgoing_ is empty
   std::deque<Event> events_;
   Counters counters_;
 };

@@ -34,7 +34,7 @@ Manager::Message Manager::answer_of(const Connection& id, wire::CmKind kind) con
 // Owners fetch messages in bursts; what does not fit is lost, as on the wire, and sent again.
 void Manager::post(const srd::Address& from, const srd::Address& to, std::uint8_t traffic_class,
                    std::span<const std::byte, wire::kMadSize> mad) {
-  if (outgoing_.size() >= config_.max_outgoing) {
+  if (outgoing_.size() - last_words_ >= config_.max_outgoing) {
     ++counters_.dropped;
     return;
   }
@@ -65,6 +65,30 @@ void Manager::post_reliably(TimePoint now, std::uint32_t slot, const Message& me
 
 void Manager::send_again(const Connection& id) {
   post(id.path.source, id.path.destination, id.path.traffic_class, id.mad);
+}
+
+// What an id that goes says to its peer, its good-bye, with a second copy. Nobody would say it
+// again, so that there is room for that of each id, however many go at once. All first copies leave
+// before any second one: a burst of loss does not take both of one connection.
+void Manager::post_last_words(const Connection& id, bool are_said_before) {
+  Outgoing words{.from = id.path.source,
+                 .to = id.path.destination,
+                 .traffic_class = id.path.traffic_class,
+                 .is_last_word = true,
+                 .mad = id.mad};
+  if (!are_said_before) {
+    if (last_words_ < config_.max_ids) {
+      outgoing_.push_back(words);
+      ++last_words_;
+    } else {
+      ++counters_.dropped;
+    }
+  }
+  if (said_again_.size() < config_.max_ids) {
+    said_again_.push_back(words);
+  } else {
+    ++counters_.dropped;
+  }
 }
 
 void Manager::stop_timer(std::uint32_t slot) { deadlines_.clear(slot); }
@@ -183,9 +207,15 @@ bool Manager::turns_round(const Outgoing& out) const {
 }
 
 bool Manager::next_mad(TimePoint now, Outgoing& out) {
-  while (!outgoing_.empty()) {
-    out = outgoing_.front();
-    outgoing_.pop_front();
+  while (!outgoing_.empty() || !said_again_.empty()) {
+    if (!outgoing_.empty()) {
+      out = outgoing_.front();
+      outgoing_.pop_front();
+      last_words_ -= out.is_last_word ? 1U : 0U;
+    } else {
+      out = said_again_.front();
+      said_again_.pop_front();
+    }
     ++counters_.sent;
     if (!turns_round(out)) {
       return true;

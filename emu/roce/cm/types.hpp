@@ -67,8 +67,10 @@ struct Config {
   std::uint64_t seed = 0;
   // What peers and programs can make the manager hold.
   std::uint32_t max_ids = 16384;
-  std::uint32_t max_outgoing = 1024;  // messages that the owner has not fetched
-  std::uint32_t max_ended = 1024;     // connections that are remembered after their end
+  // Messages that the owner has not fetched. Good-byes of ids that have gone are bounded by max_ids
+  // instead.
+  std::uint32_t max_outgoing = 1024;
+  std::uint32_t max_ended = 1024;  // connections that are remembered after their end
 };
 
 inline constexpr std::uint32_t kMaxBacklog = 1024;
@@ -160,6 +162,7 @@ struct Outgoing {
   srd::Address from;  // an address of a NIC of this process
   srd::Address to;
   std::uint8_t traffic_class = 0;
+  bool is_last_word = false;  // of an id that has gone: nobody would say it again
   std::array<std::byte, wire::kMadSize> mad{};
 };
 
