@@ -25,8 +25,10 @@ namespace cm = roce::cm;
 
 namespace {
 
-// Of messages that a NIC did not get rid of. Those that matter are sent again.
+// Of messages that a NIC did not get rid of. Those that matter are sent again, but not the last
+// words of ids that have gone: there is room for both copies of each id's.
 constexpr std::size_t kMaxOutgoing = 1024;
+constexpr std::size_t kMaxLastWords = std::size_t{2} * cm::Config{}.max_ids;
 
 // So long a thread is not kept from its core, even on a machine that is busy. Peers that hear no
 // good-bye notice the end by their own time-outs.
@@ -131,12 +133,8 @@ void Connections::hand_out(TimePoint now) {
   cm::Outgoing message;
   while (manager_.next_mad(now, message)) {
     Agent* const own = agent_with(message.from);
-    if (own != nullptr && own->outgoing_.size() < kMaxOutgoing) {
-      own->outgoing_.push_back({.from = message.from,
-                                .to = message.to,
-                                .traffic_class = message.traffic_class,
-                                .bytes = message.mad});
-      own->due_.store(true, std::memory_order_relaxed);
+    if (own != nullptr) {
+      own->add(message);
     }
   }
   contexts_.dispatch(manager_);
@@ -185,12 +183,27 @@ void Connections::Agent::on_timeout(TimePoint now) {
                   [](cm::Manager& manager, TimePoint time) { manager.on_timeout(time); });
 }
 
+void Connections::Agent::add(const cm::Outgoing& message) {
+  const bool fits = message.is_last_word ? last_words_ < kMaxLastWords
+                                         : outgoing_.size() - last_words_ < kMaxOutgoing;
+  if (fits) {
+    outgoing_.push_back(message);
+    last_words_ += message.is_last_word ? 1U : 0U;
+    due_.store(true, std::memory_order_relaxed);
+  }
+}
+
 bool Connections::Agent::next_message(kernel::ManagementMessage& out) {
   const std::lock_guard guard(all_.lock_);
   if (outgoing_.empty()) {
     return false;
   }
-  out = outgoing_.front();
+  const cm::Outgoing& message = outgoing_.front();
+  out = {.from = message.from,
+         .to = message.to,
+         .traffic_class = message.traffic_class,
+         .bytes = message.mad};
+  last_words_ -= message.is_last_word ? 1U : 0U;
   outgoing_.pop_front();
   due_.store(!outgoing_.empty(), std::memory_order_relaxed);
   return true;

@@ -74,10 +74,15 @@ class Connections final : public kernel::CmHost,
 
    private:
     friend Connections;
+    // With the manager's lock. What there is no room for is dropped.
+    void add(const roce::cm::Outgoing& message);
+
     Connections& all_;
     Nic nic_;
-    std::deque<kernel::ManagementMessage> outgoing_;  // under the manager's lock
-    std::atomic<bool> due_{false};                    // there are some
+    // Under the manager's lock.
+    std::deque<roce::cm::Outgoing> outgoing_;
+    std::size_t last_words_ = 0;    // of outgoing_
+    std::atomic<bool> due_{false};  // there are some
   };
 
   [[nodiscard]] roce::cm::Config config_of(const std::vector<Nic>& nics, std::uint64_t seed) const;
