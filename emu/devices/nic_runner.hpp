@@ -3,13 +3,12 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <thread>
 #include <utility>
 
+#include "emu/devices/last_rounds.hpp"
 #include "emu/kernel/device.hpp"
 #include "srd/base/result.hpp"
 #include "srd/run/background.hpp"
@@ -22,9 +21,9 @@ namespace weft::devices {
 class NicRunner : public kernel::Runner {
  public:
   [[nodiscard]] virtual kernel::Device& device() = 0;
-  // Before the process ends: sends the acknowledgements that are owed, and in a network that loses
-  // packets stays a moment to answer what peers send again. Waits for no lock: its holder may be
-  // this very thread, below a signal handler.
+  // Before the process ends: sends what is left to send and the acknowledgements that are owed, and
+  // in a network that loses packets stays a moment to answer what peers send again. Waits for no
+  // lock: its holder may be this very thread, below a signal handler.
   virtual void finish_before_exit() = 0;
   // As exclusively(), after a round of progress; but if another thread has the device, nothing is
   // done. True: it was done.
@@ -43,9 +42,7 @@ class NicRunner : public kernel::Runner {
 
 // The runner for devices of type D. Applications' threads and the background thread take turns at
 // the host's lock. D is a kernel::Device and a srd::Machine as srd::Host wants it, and says in
-// addition:
-//   bool network_is_perfect() const;  nothing was lost or reordered, as far as this process saw
-//   Duration longest_owed() const;    how long an acknowledgement may still be owed to a peer
+// addition what make_last_rounds() asks.
 template <class D>
 class DeviceRunner final : public NicRunner {
  public:
@@ -105,7 +102,7 @@ class DeviceRunner final : public NicRunner {
   }
 
   [[nodiscard]] kernel::Device& device() override { return *device_; }
-  void finish_before_exit() override;
+  void finish_before_exit() override { make_last_rounds(*host_); }
   [[nodiscard]] bool held_here() const override { return host_->held_here(); }
   void abandon() override { host_->abandon(); }
   void kick() override { host_->kick(); }
@@ -122,27 +119,5 @@ class DeviceRunner final : public NicRunner {
   std::atomic<std::uint32_t> posts_{0};
   std::unique_ptr<srd::BackgroundThread<D>> background_;
 };
-
-template <class D>
-void DeviceRunner<D>::finish_before_exit() {
-  constexpr std::chrono::milliseconds kMoment{100};  // in a network that loses packets
-  constexpr std::chrono::microseconds kMaxOwed{500};
-  bool perfect = true;
-  Duration owed = kMaxOwed;
-  const auto look = [&](D& device, TimePoint /*now*/) {
-    perfect = device.network_is_perfect();
-    owed = std::min<Duration>(kMaxOwed, device.longest_owed());
-  };
-  const TimePoint begin = srd::monotonic_now();
-  for (TimePoint now = begin; !host_->held_here(); now = srd::monotonic_now()) {
-    const std::size_t work = host_->poll(look);
-    if (now - begin >= (perfect ? (work == 0 ? owed : kMaxOwed) : Duration{kMoment})) {
-      return;
-    }
-    if (work == 0 && !perfect) {
-      std::this_thread::sleep_for(std::chrono::microseconds{200});
-    }
-  }
-}
 
 }  // namespace weft::devices

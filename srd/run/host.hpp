@@ -71,6 +71,8 @@ class Host {
   std::size_t poll(F&& f) {
     return progress_.make(Caller::polling, [&] { return poll_locked(f); });
   }
+  // Within such an f: the round before this one may have left something to send.
+  [[nodiscard]] bool left_unsent() const { return poller_.left_unsent(); }
   // The same for the background thread: it does not count as a poll of the application.
   std::size_t watch() {
     return progress_.make(Caller::passing, [this] { return watch_locked(); });

@@ -54,6 +54,7 @@ class Poller {
   std::size_t transmit(TimePoint now) {
     std::size_t sent = 0;
     blocked_ = false;
+    left_unsent_ = true;
     if constexpr (PreparesTransmit<M>) {
       machine_.prepare_transmit();
     }
@@ -67,6 +68,7 @@ class Poller {
       while (count < room && next_transmit(now, burst_[count])) {
         burst_[count++].when = now;
       }
+      left_unsent_ = count == room;
       if (count == 0) {
         break;
       }
@@ -81,6 +83,8 @@ class Poller {
 
   // The carrier had no room in the last round: the machine may have more to send.
   [[nodiscard]] bool blocked() const { return blocked_; }
+  // The same, or the last round has sent as much as one may.
+  [[nodiscard]] bool left_unsent() const { return left_unsent_; }
   [[nodiscard]] TimePoint next_timeout() const { return machine_.next_timeout(); }
 
  private:
@@ -98,6 +102,7 @@ class Poller {
   std::size_t max_received_;
   int postponed_ = 0;
   bool blocked_ = false;
+  bool left_unsent_ = false;
   std::array<TxPacket, kTransmitBurst> burst_;
 };
 

@@ -1,0 +1,185 @@
+// Tests of how long a process that ends drives its NIC: until all has left, but not for ever.
+//
+// The machine is busy: between two rounds the process has no core for a millisecond, which is
+// longer than it waits where there is nothing to do.
+#include "emu/devices/last_rounds.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "srd/io/memory_io.hpp"
+
+namespace weft::devices {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Has packets to send.
+struct Sender final : srd::Machine {
+  void on_packet(TimePoint /*now*/, const srd::RxPacket& /*packet*/) override { ++received; }
+  void on_timeout(TimePoint /*now*/) override {}
+  [[nodiscard]] bool next_transmit(TimePoint /*now*/, srd::TxPacket& out) override {
+    if (left == 0) {
+      return false;
+    }
+    --left;
+    out.header.fill({});
+    out.header_size = 64;
+    out.payload = {};
+    return true;
+  }
+  [[nodiscard]] TimePoint next_timeout() const override { return kNever; }
+  [[nodiscard]] bool network_is_perfect() const { return perfect; }
+  [[nodiscard]] static Duration longest_owed() { return {}; }
+
+  int left = 0;
+  int received = 0;
+  bool perfect = true;
+};
+
+struct JumpingTime {
+  [[nodiscard]] TimePoint now() {
+    between_rounds();
+    return at += milliseconds{1};
+  }
+  void sleep(Duration time) { at += time; }
+
+  std::function<void()> between_rounds;
+  TimePoint at{};
+};
+
+class LastRounds : public ::testing::Test {
+ protected:
+  // The carrier has room for so many packets.
+  void start(std::size_t room, int left) {
+    srd::MemoryIo::Config far;
+    far.depth = room;
+    std::tie(own, peer) = srd::MemoryIo::create_pair({}, far);
+    auto machine = std::make_unique<Sender>();
+    sender = machine.get();
+    sender->left = left;
+    auto created = srd::Host<Sender>::create(std::move(machine), std::move(own));
+    ASSERT_TRUE(created);
+    host = std::move(*created);
+    // As a round that was made before, such as that in which good-byes were said.
+    (void)host->poll();
+  }
+  void read_all() const {
+    while (!peer->receive().empty()) {
+      peer->release();
+    }
+  }
+  // How long it took.
+  Duration finish(std::function<void()> between_rounds) {
+    JumpingTime time{.between_rounds = std::move(between_rounds)};
+    make_last_rounds(*host, time);
+    return time.at - TimePoint{};
+  }
+
+  std::unique_ptr<srd::PacketIo> own;
+  std::unique_ptr<srd::PacketIo> peer;
+  std::unique_ptr<srd::Host<Sender>> host;
+  Sender* sender = nullptr;
+};
+
+TEST_F(LastRounds, SendWhatARoundHasNoRoomFor) {
+  start(/*room=*/4, /*left=*/200);
+  finish([this] { read_all(); });
+  EXPECT_EQ(sender->left, 0);
+}
+
+// 64 packets, however much room there is.
+TEST_F(LastRounds, SendWhatIsTooMuchForOneRound) {
+  start(/*room=*/256, /*left=*/2000);
+  finish([this] { read_all(); });
+  EXPECT_EQ(sender->left, 0);
+}
+
+// Its reader has no core either: in some rounds nothing moves at all.
+TEST_F(LastRounds, WaitForACarrierThatIsFull) {
+  start(/*room=*/4, /*left=*/60);
+  int pauses = 0;
+  finish([&] {
+    if (++pauses % 4 == 0) {
+      read_all();
+    }
+  });
+  EXPECT_EQ(sender->left, 0);
+}
+
+TEST_F(LastRounds, EndThoughTheCarrierTakesNothing) {
+  start(/*room=*/4, /*left=*/200);
+  const Duration took = finish([] {});
+  EXPECT_EQ(sender->left, 196);
+  EXPECT_GE(took, milliseconds{100});
+  EXPECT_LE(took, milliseconds{103});
+}
+
+// Such as the one that drives the NIC otherwise: it may lose its core in the middle of a round.
+TEST_F(LastRounds, WaitForAThreadThatHasTheNic) {
+  start(/*room=*/4, /*left=*/20);
+  for (const int rounds : {10, 1000}) {
+    std::promise<void> inside;
+    std::promise<void> left;
+    std::thread keeper([&] {
+      host->with([&](Sender& /*sender*/, TimePoint /*now*/) {
+        inside.set_value();
+        left.get_future().wait();
+      });
+    });
+    inside.get_future().wait();
+    int made = 0;
+    const Duration took = finish([&] {
+      read_all();
+      if (++made == rounds) {
+        left.set_value();
+        keeper.join();
+      }
+    });
+    if (keeper.joinable()) {  // it stays for ever, which is not waited for
+      EXPECT_GE(took, milliseconds{100});
+      EXPECT_LE(took, milliseconds{103});
+      left.set_value();
+      keeper.join();
+    } else {
+      EXPECT_EQ(sender->left, 0);
+    }
+  }
+}
+
+TEST_F(LastRounds, AreFewWhereNothingIsLeft) {
+  start(/*room=*/4, /*left=*/3);
+  EXPECT_LE(finish([] {}), milliseconds{2});
+}
+
+// It would be answered for ever.
+TEST_F(LastRounds, AreFewThoughAPeerGoesOn) {
+  start(/*room=*/4, /*left=*/0);
+  EXPECT_LE(finish([this] {
+              srd::TxPacket packet;
+              packet.header.fill({});
+              packet.header_size = 64;
+              EXPECT_EQ(peer->transmit({&packet, 1}), 1U);
+            }),
+            milliseconds{3});
+  EXPECT_GT(sender->received, 0);
+}
+
+// A peer may have missed an acknowledgement, and sends again.
+TEST_F(LastRounds, TakeAMomentInANetworkThatLosesPackets) {
+  start(/*room=*/4, /*left=*/0);
+  sender->perfect = false;
+  const Duration took = finish([] {});
+  EXPECT_GE(took, milliseconds{100});
+  EXPECT_LE(took, milliseconds{103});
+}
+
+}  // namespace
+}  // namespace weft::devices
