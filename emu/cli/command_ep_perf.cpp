@@ -269,12 +269,39 @@ int run(const Options& options) {
   return good ? kSuccess : kFailure;
 }
 
+// What a layer is given to do.
+void add_problem_options(CLI::App& command, Options& options) {
+  workloads::ExpertProblem& problem = options.setup.problem;
+  command.add_option("--tokens", problem.tokens, "Tokens of each rank")
+      ->check(CLI::Range(1U, 4096U))
+      ->capture_default_str();
+  command.add_option("--hidden", problem.hidden, "Columns of a token")
+      ->check(CLI::Range(128U, 65536U))
+      ->capture_default_str();
+  command.add_option("--topk", problem.topk, "Experts that a token goes to")
+      ->check(CLI::Range(1U, 16U))
+      ->capture_default_str();
+  command.add_option("--experts", problem.experts, "Experts, shared evenly by the ranks")
+      ->check(CLI::Range(2U, 65536U))
+      ->capture_default_str();
+  command
+      .add_option("--groups", problem.groups,
+                  "Ranks that the experts of a token are on, at most; 0: any number")
+      ->check(CLI::Range(0U, 64U))
+      ->capture_default_str();
+  command.add_option("--dtype", options.precision, "Of dispatches; combines are bf16")
+      ->check(CLI::IsMember({"fp8", "bf16"}))
+      ->capture_default_str();
+  command.add_option("--skew", problem.skew, "Exponent of Zipf's law of experts; 0: all are alike")
+      ->check(real_range(0.0, 10.0))
+      ->capture_default_str();
+}
+
 }  // namespace
 
 void register_ep_perf(CLI::App& program, Work& work) {
   CLI::App* const command = add_command(program, "ep-perf");
   auto options = std::make_shared<Options>();
-  workloads::ExpertProblem& problem = options->setup.problem;
   command->add_option("-N,--ranks", options->ranks, "Ranks; several numbers: one run for each")
       ->delimiter(',')
       ->check(CLI::Range(2U, 64U))
@@ -284,9 +311,7 @@ void register_ep_perf(CLI::App& program, Work& work) {
                    "ll: each token straight to its experts; normal: once to each rank, in chunks")
       ->check(CLI::IsMember({"ll", "normal"}))
       ->capture_default_str();
-  command->add_option("--tokens", problem.tokens, "Tokens of each rank")
-      ->check(CLI::Range(1U, 4096U))
-      ->capture_default_str();
+  add_problem_options(*command, *options);
   CLI::Option* const chunk =
       command
           ->add_option("--chunk", options->setup.chunk, "Tokens of one write, with --mode normal")
@@ -298,26 +323,6 @@ void register_ep_perf(CLI::App& program, Work& work) {
                        "Tokens for which there is room between two ranks, with --mode normal; "
                        "default: eight chunks")
           ->check(CLI::Range(1U, 65536U));
-  command->add_option("--hidden", problem.hidden, "Columns of a token")
-      ->check(CLI::Range(128U, 65536U))
-      ->capture_default_str();
-  command->add_option("--topk", problem.topk, "Experts that a token goes to")
-      ->check(CLI::Range(1U, 16U))
-      ->capture_default_str();
-  command->add_option("--experts", problem.experts, "Experts, shared evenly by the ranks")
-      ->check(CLI::Range(2U, 65536U))
-      ->capture_default_str();
-  command
-      ->add_option("--groups", problem.groups,
-                   "Ranks that the experts of a token are on, at most; 0: any number")
-      ->check(CLI::Range(0U, 64U))
-      ->capture_default_str();
-  command->add_option("--dtype", options->precision, "Of dispatches; combines are bf16")
-      ->check(CLI::IsMember({"fp8", "bf16"}))
-      ->capture_default_str();
-  command->add_option("--skew", problem.skew, "Exponent of Zipf's law of experts; 0: all are alike")
-      ->check(real_range(0.0, 10.0))
-      ->capture_default_str();
   command
       ->add_option("--order", options->order,
                    "When a counter is believed: count, sequence, strong, none; all: each in turn")
@@ -343,7 +348,8 @@ void register_ep_perf(CLI::App& program, Work& work) {
       ->check(CLI::ExistingFile);
   command->add_option("--fault", options->faults, "As in `weft fault --help`")
       ->allow_extra_args(false);
-  command->add_option("--seed", problem.seed, "Seed of everything that is drawn by lot")
+  command
+      ->add_option("--seed", options->setup.problem.seed, "Seed of everything that is drawn by lot")
       ->capture_default_str();
   command->add_flag("--json", options->json, "One JSON object per line");
   command->callback([&work, options, chunk, ring] {

@@ -115,7 +115,7 @@ def outcome(code, text):
           for name, number in re.findall(r"([a-z ]+)=(\d+)", verdicts[-1])}
     failed = sum(of.get(name, 0) for name in ("failures", "errors", "unexpected successes"))
     skipped = of.get("skipped", 0)
-    # A test and its tearDown() can fail both, and where setUpClass() fails no test of its class ran.
+    # A test and its tearDown() can fail both, and where setUpClass() fails no test of it ran.
     passed = max(0, int(ran[-1]) - failed - skipped)
     return Outcome(passed, failed if failed or code == 0 else 1, skipped, why)
 
