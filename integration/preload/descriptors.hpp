@@ -22,7 +22,7 @@ struct Inode {
 // recognised. Zeros: `fd` is closed.
 [[nodiscard]] Inode inode_of(int fd);
 
-// Lets `fd` lead nowhere until the program's close() has closed it. Another thread may use it in
+// Lets `fd` lead nowhere until libc's fclose() has closed it. Another thread may use it in
 // between. It must find a closed descriptor then, and not the socket or the memory from which the
 // device file was made. There may be no number left then, so one is kept for it. These are called
 // under the lock of the table of files.

@@ -44,6 +44,13 @@ class FdTable {
     while (end <= fd && !end_.compare_exchange_weak(end, fd + 1, std::memory_order_relaxed)) {
     }
   }
+  // Only if it still is of that kind.
+  static void forget(int fd, std::uint8_t kind) {
+    if (fd >= 0 && fd < kMax) {
+      kinds_[static_cast<std::size_t>(fd)].compare_exchange_strong(kind, 0,
+                                                                   std::memory_order_relaxed);
+    }
+  }
   // No number from here on was ever set.
   [[nodiscard]] static int end() { return end_.load(std::memory_order_relaxed); }
 

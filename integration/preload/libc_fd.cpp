@@ -8,6 +8,7 @@
 // FdTable may be out of date, since a program can close a descriptor by a system call of its own:
 // before anything is done to a device, is_still_device() asks the kernel.
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -27,6 +28,7 @@
 #include "integration/preload/rdma_netlink.hpp"
 
 using weft::preload::FdTable;
+using weft::preload::StockCall;
 using weft::preload::write_post;
 
 namespace {
@@ -171,6 +173,10 @@ WEFT_EXPORT int close(int fd) {
     if (FdTable::is_private(fd)) {
       return refuse_private(EBADF);
     }
+    if (FdTable::is_device(fd)) {
+      pthread_testcancel();  // libc's close() is a point of cancellation
+      return weft::preload::close_file(fd, StockCall([fd] { return stock(fd); }));
+    }
     weft::preload::closing(fd);
   }
   return stock(fd);
@@ -199,6 +205,9 @@ int close_around(unsigned first, unsigned last, CloseSome&& close_some) {
         return -1;
       }
       first = fd + 1;
+    } else if (FdTable::is_device(static_cast<int>(fd))) {
+      const auto close_one = [fd] { return static_cast<int>(syscall(SYS_close, fd)); };
+      (void)weft::preload::close_file(static_cast<int>(fd), StockCall(close_one));
     } else if (kind != 0) {
       weft::preload::closing(static_cast<int>(fd));
     }
@@ -206,30 +215,43 @@ int close_around(unsigned first, unsigned last, CloseSome&& close_some) {
   return first <= last ? close_some(first, last) : 0;
 }
 
-// Notes a copy of a descriptor that FdTable knows, after the stock call has succeeded.
-int duplicated(int fd, int copy) {
-  if (copy >= 0 && FdTable::kind(fd) != 0 && (!FdTable::is_device(fd) || is_device(fd)) &&
-      (FdTable::kind(fd) != FdTable::kNetlink || asks_rdma(fd))) {
-    weft::preload::duplicated(fd, copy);
+bool is_of_table(int fd) {
+  return FdTable::is_device(fd) || FdTable::kind(fd) == FdTable::kChannel;
+}
+
+// `stock` makes the copy, whose number is `target`, or any (-1).
+template <class Stock>
+int duplicate(int fd, int target, const Stock& stock) {
+  const bool is_rdma_socket = asks_rdma(fd);
+  if (is_of_table(fd) || is_of_table(target)) {
+    const int copy = weft::preload::duplicate(fd, target, StockCall(stock));
+    if (copy < 0 || !is_rdma_socket) {
+      return copy;
+    }
+    weft::preload::duplicated_rdma_socket(copy);
+    return copy;
+  }
+  const int copy = stock();
+  if (copy >= 0 && is_rdma_socket) {
+    weft::preload::duplicated_rdma_socket(copy);
+  } else if (copy >= 0 && copy == target) {
+    weft::preload::closing_rdma_socket(target);
+    (void)is_device(target);  // another thread may have opened one there before it was replaced
   }
   return copy;
 }
 
 // For dup2() and dup3(): the target may be a device file of ours, which ends thereby, but not a
 // descriptor of ours.
-template <class Duplicate>
-int duplicate_to(int fd, int target, Duplicate&& duplicate) {
+template <class Stock>
+int duplicate_to(int fd, int target, const Stock& stock) {
   if (FdTable::is_private(fd)) {
     return refuse_private(EBADF);
   }
   if (FdTable::is_private(target)) {
     return refuse_private(EBUSY);
   }
-  const int result = duplicate();
-  if (result >= 0 && fd != target && FdTable::kind(target) != 0) {
-    weft::preload::closing(target);
-  }
-  return fd != target ? duplicated(fd, result) : result;
+  return fd == target ? stock() : duplicate(fd, target, stock);
 }
 
 // For a libc before 2.34.
@@ -272,7 +294,7 @@ WEFT_EXPORT void closefrom(int first) noexcept {
 
 WEFT_EXPORT int dup(int fd) noexcept {
   WEFT_NEXT(int(int), stock, "dup");
-  return duplicated(fd, stock(fd));
+  return duplicate(fd, -1, [fd] { return stock(fd); });
 }
 
 WEFT_EXPORT int dup2(int fd, int target) noexcept {
@@ -286,11 +308,11 @@ WEFT_EXPORT int dup3(int fd, int target, int flags) noexcept {
 }
 
 namespace {
-template <class Fcntl>
 // Two of the commands make a copy of the descriptor; all others are the kernel's.
+template <class Fcntl>
 int fcntl_any(Fcntl* stock, int fd, int command, void* argument) {
-  const int result = stock(fd, command, argument);
-  return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? duplicated(fd, result) : result;
+  const auto call = [=] { return stock(fd, command, argument); };
+  return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? duplicate(fd, -1, call) : call();
 }
 }  // namespace
 

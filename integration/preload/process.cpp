@@ -333,20 +333,25 @@ std::shared_ptr<kernel::CmFile> connections_of_last(int fd) {
   return is_last ? std::move(file) : nullptr;
 }
 
-// What `fd` stood for, or nothing; it stands for nothing from now on.
+// To be called before `fd` stands for another file, or for none.
+void await_handler_of_last(int fd) {
+  if (const auto file = connections_of_last(fd); file != nullptr) {
+    await_event_handler(*file);
+  }
+}
+
+// What a number stood for, or nothing.
 struct Closed {
   std::shared_ptr<OpenFile> file;
   std::shared_ptr<OpenFile> of_channel;
 };
-Closed take(int fd) {
+
+// `fd` is of the kind `next` from now on. The caller holds the mutex, or a handler cannot.
+Closed take(int fd, std::uint8_t next, bool is_locked) {
   Closed closed;
   Process& self = process();
-  const Guard guard(self.mutex);
-  if (guard) {
+  if (is_locked) {
     if (const auto found = self.files.find(fd); found != self.files.end()) {
-      if (found->second.inode == inode_of(fd)) {
-        lead_nowhere(fd);
-      }
       closed.file = std::move(found->second.file);
       self.files.erase(found);
     }
@@ -355,8 +360,20 @@ Closed take(int fd) {
       self.channels.erase(found);
     }
   }
-  FdTable::set(fd, 0);
+  FdTable::set(fd, next);
+  VerbsHooks::instance().closing(fd);
   return closed;
+}
+
+// Without the mutex: to take a file down takes time.
+void let_go(int fd, Closed closed) {
+  const srd::Uncancellable here;
+  if (closed.of_channel != nullptr && !is_entered(*closed.of_channel)) {
+    closed.of_channel->verbs->closed_channel(fd);
+  }
+  if (closed.file != nullptr && is_entered(*closed.file)) {
+    new std::shared_ptr<OpenFile>(std::move(closed.file));  // it cannot be taken down from here
+  }
 }
 
 int refuse(int error) {
@@ -474,6 +491,7 @@ bool is_still_device(int fd) {
     return true;
   }
   Process& self = process();
+  Closed gone;
   {
     const Guard guard(self.mutex);
     if (!guard) {
@@ -483,31 +501,73 @@ bool is_still_device(int fd) {
     if (found == self.files.end() || found->second.inode == inode_of(fd)) {
       return found != self.files.end();
     }
+    gone = take(fd, 0, true);
   }
-  closing(fd);
+  let_go(fd, std::move(gone));
   return false;
 }
 
-void duplicated(int fd, int copy) {
-  if (FdTable::kind(fd) == FdTable::kNetlink) {
-    duplicated_rdma_socket(copy);
-    return;
-  }
+// All in one step for other threads, as in the kernel. A number is in the table before it is the
+// file's, and as long as it is, so that nobody writes into what the file is made from.
+int duplicate(int fd, int target, StockCall stock) {
   if (in_vfork_child()) {
-    return;
+    return stock();
   }
-  if (FdTable::kind(fd) == FdTable::kChannel) {  // with two descriptors its end cannot be noticed
-    (void)take(fd);
-    return;
-  }
+  const srd::Uncancellable here;
+  await_handler_of_last(target);
   Process& self = process();
-  const Guard guard(self.mutex);
-  if (!guard || copy >= FdTable::kMax) {
-    return;
+  Closed replaced;
+  Closed channel;
+  int copy = -1;
+  {
+    const Guard guard(self.mutex);
+    const auto found = guard ? self.files.find(fd) : self.files.end();
+    const bool is_file = found != self.files.end() && found->second.inode == inode_of(fd);
+    const std::uint8_t kind = is_file ? FdTable::kind(fd) : std::uint8_t{0};
+    const bool is_new = FdTable::kind(target) == 0;
+    if (is_file && is_new && target >= 0 && target < FdTable::kMax) {
+      FdTable::set(target, kind);
+    }
+    copy = stock();
+    const auto old = guard && copy == target ? self.files.find(target) : self.files.end();
+    const bool is_same =
+        is_file && old != self.files.end() && old->second.file == found->second.file;
+    if (copy >= 0 && copy == target && !is_new && !is_same) {
+      replaced = take(target, kind, static_cast<bool>(guard));
+    } else if (copy < 0 && is_file && is_new && target >= 0 && target < FdTable::kMax) {
+      FdTable::set(target, 0);
+    }
+    if (copy >= 0 && is_file && copy < FdTable::kMax) {
+      add(copy, found->second.file, kind);
+    }
+    if (copy >= 0 && FdTable::kind(fd) == FdTable::kChannel) {
+      channel = take(fd, 0, static_cast<bool>(guard));  // with two numbers its end is not noticed
+    }
   }
-  if (const auto found = self.files.find(fd); found != self.files.end()) {
-    add(copy, found->second.file, FdTable::kind(fd));
+  let_go(target, std::move(replaced));
+  return copy;
+}
+
+// A number that the table has is closed under the mutex: before that it is the file, after that it
+// is closed, or what another thread opens.
+int close_file(int fd, StockCall stock) {
+  if (in_vfork_child()) {
+    return stock();
   }
+  const srd::Uncancellable here;
+  await_handler_of_last(fd);
+  Closed closed;
+  int result = -1;
+  int error = 0;
+  {
+    const Guard guard(process().mutex);
+    result = stock();
+    error = errno;
+    closed = take(fd, 0, static_cast<bool>(guard));
+  }
+  let_go(fd, std::move(closed));
+  errno = error;
+  return result;
 }
 
 void closing(int fd) {
@@ -519,17 +579,18 @@ void closing(int fd) {
     return;
   }
   const srd::Uncancellable here;
-  if (const auto file = connections_of_last(fd); file != nullptr) {
-    await_event_handler(*file);
+  await_handler_of_last(fd);
+  Process& self = process();
+  Closed closed;
+  {
+    const Guard guard(self.mutex);
+    if (const auto found = self.files.find(fd);
+        guard && found != self.files.end() && found->second.inode == inode_of(fd)) {
+      lead_nowhere(fd);
+    }
+    closed = take(fd, 0, static_cast<bool>(guard));
   }
-  Closed closed = take(fd);
-  if (closed.of_channel != nullptr && !is_entered(*closed.of_channel)) {
-    closed.of_channel->verbs->closed_channel(fd);
-  }
-  VerbsHooks::instance().closing(fd);
-  if (closed.file != nullptr && is_entered(*closed.file)) {
-    new std::shared_ptr<OpenFile>(std::move(closed.file));  // it cannot be taken down from here
-  }
+  let_go(fd, std::move(closed));
 }
 
 }  // namespace weft::preload

@@ -12,10 +12,26 @@ namespace weft::preload {
 // wrappers, and be another file by now.
 [[nodiscard]] bool is_still_device(int fd);
 
-// `copy` is a duplicate of `fd`, which FdTable knows, from now on.
-void duplicated(int fd, int copy);
-// `fd`, a device file or a channel, is about to be closed, or has just been replaced by another
-// file. The last descriptor of a device file takes everything with it.
+// A call of libc's with its arguments, which outlive this.
+class StockCall {
+ public:
+  template <class Call>
+  explicit StockCall(const Call& call)
+      : call_(&call), make_([](const void* made) { return (*static_cast<const Call*>(made))(); }) {}
+  int operator()() const { return make_(call_); }
+
+ private:
+  const void* call_;
+  int (*make_)(const void*);
+};
+
+// `stock` gives `fd` a further number: `target`, which may stand for a file already, or any (-1).
+// One of the two is a device file or a channel.
+int duplicate(int fd, int target, StockCall stock);
+// `stock` closes `fd`, a device file. Its last number takes everything with it.
+int close_file(int fd, StockCall stock);
+// `fd`, a device file, a channel or a socket that asks for devices, is about to be closed past
+// these.
 void closing(int fd);
 
 }  // namespace weft::preload

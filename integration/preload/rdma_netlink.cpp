@@ -224,8 +224,8 @@ void duplicated_rdma_socket(int copy) {
 }
 
 void closing_rdma_socket(int fd) {
-  if (is_own_memory()) {
-    FdTable::set(fd, 0);
+  if (FdTable::kind(fd) == FdTable::kNetlink && is_own_memory()) {
+    FdTable::forget(fd, FdTable::kNetlink);
   }
 }
 

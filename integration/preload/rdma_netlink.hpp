@@ -16,8 +16,9 @@ namespace weft::preload {
 // wrappers, and be another file by now.
 [[nodiscard]] bool is_still_rdma_socket(int fd);
 
-// As duplicated() and closing() of process.hpp.
+// `copy` has become such a socket.
 void duplicated_rdma_socket(int copy);
+// `fd` is no such socket any more, or about to be none.
 void closing_rdma_socket(int fd);
 
 // As send(2) and sendmsg(2) on such a socket. When they return, the answers can be read.

@@ -40,6 +40,11 @@ int past_us();      // a device file is closed by calls that are not wrapped
 int few_numbers();  // as many as `ulimit -n` leaves
 int channels();     // come and go without leaving anything
 
+// --- Numbers of device files (device_numbers.cpp)
+int duplicated_onto_itself();   // onto another number of the same file
+int replaced_while_used();      // by dup2(): another thread finds the one file or the other
+int duplicated_while_closed();  // by another thread: a file, or none
+
 // --- Sockets that ask for devices (netlink.cpp)
 int netlink_sockets();
 

@@ -36,7 +36,8 @@ TEST(Ends, ExitFromASignalHandlerInTheMidstOfProgress) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
 }
 
-// Files of rdma_cm, which only soft-RoCE devices have, and whoever waits there for events.
+// Files of rdma_cm, which only soft-RoCE devices have, and whoever waits there for events. And
+// cases of every kind of device file.
 class Connections : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Connections, Succeed) {
@@ -51,7 +52,8 @@ INSTANTIATE_TEST_SUITE_P(Guest, Connections,
                          ::testing::Values("cancelled_waiter", "cancelled_waiters", "closed_waiter",
                                            "restarted_waiter", "closed_duplicate", "late_handler",
                                            "late_handler_of_a_full_process", "closed_while_written",
-                                           "written_in_a_full_process"),
+                                           "written_in_a_full_process", "duplicated_onto_itself",
+                                           "replaced_while_used", "duplicated_while_closed"),
                          [](const auto& test) { return std::string(test.param); });
 
 // The wrappers open files themselves, and open() is a point of cancellation: calls that are none
