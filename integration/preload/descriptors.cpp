@@ -45,6 +45,11 @@ Inode inode_of(int fd) {
   return syscall(SYS_fstat, fd, &status) == 0 ? Inode{status.st_dev, status.st_ino} : Inode{};
 }
 
+void keep_flags(int fd, int flags) {
+  syscall(SYS_fcntl, fd, F_SETFD, (flags & O_CLOEXEC) != 0 ? FD_CLOEXEC : 0);
+  syscall(SYS_fcntl, fd, F_SETFL, flags & (O_NONBLOCK | O_APPEND));
+}
+
 void keep_nowhere() {
   if (nowhere < 0) {
     nowhere = kernel::native::move_high(kernel::native::open("/", O_PATH | O_CLOEXEC));

@@ -22,6 +22,10 @@ struct Inode {
 // recognised. Zeros: `fd` is closed.
 [[nodiscard]] Inode inode_of(int fd);
 
+// Gives `fd` those of open()'s flags that the kernel can keep. It cannot keep the access mode: we
+// read and write there, too.
+void keep_flags(int fd, int flags);
+
 // Lets `fd` lead nowhere until libc's fclose() has closed it. Another thread may use it in
 // between. It must find a closed descriptor then, and not the socket or the memory from which the
 // device file was made. There may be no number left then, so one is kept for it. These are called

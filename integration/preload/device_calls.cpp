@@ -1,6 +1,8 @@
 // Owns what write(2), read(2) and ioctl(2) do on the device files of this process.
 #include "integration/preload/device_calls.hpp"
 
+#include <fcntl.h>
+
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -56,7 +58,10 @@ ssize_t attempt(int fd, WaitingCall& call, const Work& work) {
 
 [[gnu::noinline]] ssize_t try_write(int fd, const void* buffer, std::size_t size,
                                     WaitingCall& call) {
-  return attempt(fd, call, [&](OpenFile& file) {
+  return attempt(fd, call, [&](OpenFile& file) -> ssize_t {
+    if (!file.can_be_written()) {
+      return -EBADF;
+    }
     if (file.verbs != nullptr) {
       return file.verbs->write(fd, buffer, size);
     }
@@ -76,6 +81,9 @@ ssize_t attempt(int fd, WaitingCall& call, const Work& work) {
 
 [[gnu::noinline]] ssize_t try_read(int fd, void* buffer, std::size_t size, WaitingCall& call) {
   return attempt(fd, call, [&](OpenFile& file) -> ssize_t {
+    if (!file.can_be_read()) {
+      return -EBADF;
+    }
     if (file.datagrams == nullptr) {  // closed meanwhile, and the number is another device file's
       return -EBADF;
     }
@@ -93,7 +101,7 @@ ssize_t attempt(int fd, WaitingCall& call, const Work& work) {
 bool write_post(int fd, const void* buffer, std::size_t size, ssize_t& result) {
   const srd::Uncancellable here;
   const auto file = is_own_copy() ? file_of(fd) : nullptr;
-  if (file == nullptr || file->verbs == nullptr || is_entered(*file)) {
+  if (file == nullptr || file->verbs == nullptr || !file->can_be_written() || is_entered(*file)) {
     return false;
   }
   const auto posted = file->verbs->try_post_send(buffer, size);
@@ -109,6 +117,11 @@ ssize_t write_device(int fd, const void* buffer, std::size_t size) {
 
 ssize_t read_datagram(int fd, void* buffer, std::size_t size) {
   return repeat_until_done([=](WaitingCall& call) { return try_read(fd, buffer, size, call); });
+}
+
+int access_mode(int fd) {
+  const auto file = file_of(fd);
+  return file == nullptr ? O_RDWR : file->access_mode;
 }
 
 int ioctl_device(int fd, unsigned long request, void* argument) {

@@ -11,6 +11,8 @@ namespace weft::preload {
 // As write(2) and ioctl(2).
 [[nodiscard]] ssize_t write_device(int fd, const void* buffer, std::size_t size);
 [[nodiscard]] int ioctl_device(int fd, unsigned long request, void* argument);
+// Of its flags, as F_GETFL.
+[[nodiscard]] int access_mode(int fd);
 // Of datagrams only: as read(2).
 [[nodiscard]] ssize_t read_datagram(int fd, void* buffer, std::size_t size);
 

@@ -147,14 +147,23 @@ WEFT_EXPORT ssize_t pwritev64v2(int fd, const iovec* pieces, int count, off64_t 
   return write_pieces_at(stock, fd, pieces, count, offset, flags);
 }
 
+namespace {
+// What the kernel answers for every file, without its driver.
+bool is_of_any_file(unsigned long request) {
+  const auto number = static_cast<unsigned>(request);  // as much as the kernel looks at
+  return number == FIONBIO || number == FIOASYNC || number == FIOCLEX || number == FIONCLEX;
+}
+}  // namespace
+
 WEFT_EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
   WEFT_NEXT(int(int, unsigned long, ...), stock, "ioctl");
   va_list arguments;
   va_start(arguments, request);
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
-  return is_device(fd) ? weft::preload::ioctl_device(fd, request, argument)
-                       : stock(fd, request, argument);
+  return is_device(fd) && !is_of_any_file(request)
+             ? weft::preload::ioctl_device(fd, request, argument)
+             : stock(fd, request, argument);
 }
 
 namespace {
@@ -308,10 +317,15 @@ WEFT_EXPORT int dup3(int fd, int target, int flags) noexcept {
 }
 
 namespace {
-// Two of the commands make a copy of the descriptor; all others are the kernel's.
+// Two of the commands make a copy of the descriptor; all others are the kernel's, which does not
+// know what the program may do with a device file.
 template <class Fcntl>
 int fcntl_any(Fcntl* stock, int fd, int command, void* argument) {
   const auto call = [=] { return stock(fd, command, argument); };
+  if (command == F_GETFL && is_device(fd)) {
+    const int flags = call();
+    return flags < 0 ? flags : (flags & ~O_ACCMODE) | weft::preload::access_mode(fd);
+  }
   return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? duplicate(fd, -1, call) : call();
 }
 }  // namespace

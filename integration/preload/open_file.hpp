@@ -1,6 +1,8 @@
 // Owns what the calls on device files need to know of this process (process.cpp has the table).
 #pragma once
 
+#include <fcntl.h>
+
 #include <memory>
 
 #include "emu/devices/nic_runner.hpp"
@@ -17,7 +19,14 @@ struct OpenFile {
   devices::NicRunner* runner = nullptr;
   std::unique_ptr<kernel::CmFile> connections;
   std::unique_ptr<kernel::UmadFile> datagrams;
+  int access_mode = O_RDWR;  // of open()'s flags
 
+  [[nodiscard]] bool can_be_read() const {
+    return access_mode == O_RDONLY || access_mode == O_RDWR;
+  }
+  [[nodiscard]] bool can_be_written() const {
+    return access_mode == O_WRONLY || access_mode == O_RDWR;
+  }
   // Null for a NIC's verbs, at which nobody sleeps.
   [[nodiscard]] kernel::StreamEnds* ends() const {
     return connections != nullptr ? connections->ends()

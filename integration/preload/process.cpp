@@ -393,8 +393,8 @@ int give_descriptor(std::shared_ptr<OpenFile> file, std::uint8_t device, int fla
     return refuse(EMFILE);
   }
   if (fd >= 0) {
-    syscall(SYS_fcntl, fd, F_SETFD, (flags & O_CLOEXEC) != 0 ? FD_CLOEXEC : 0);
-    syscall(SYS_fcntl, fd, F_SETFL, O_RDWR | (flags & O_NONBLOCK));
+    keep_flags(fd, flags);
+    file->access_mode = flags & O_ACCMODE;
     add(fd, std::move(file), static_cast<std::uint8_t>(device + 1));
   }
   return fd;
@@ -470,8 +470,7 @@ int open_device(int device, int flags) {
     }
     return -1;
   }
-  const int command = (flags & O_CLOEXEC) != 0 ? F_DUPFD_CLOEXEC : F_DUPFD;
-  const int fd = static_cast<int>(syscall(SYS_fcntl, native, command, 0));
+  const int fd = static_cast<int>(syscall(SYS_fcntl, native, F_DUPFD_CLOEXEC, 0));
   if (fd < 0 && errno == EMFILE) {
     complain_of_few_descriptors();
   }
@@ -480,6 +479,8 @@ int open_device(int device, int flags) {
     return refuse(EMFILE);
   }
   if (fd >= 0) {
+    keep_flags(fd, flags);
+    file->access_mode = flags & O_ACCMODE;
     add(fd, std::move(file), static_cast<std::uint8_t>(device + 1));
     VerbsHooks::instance().opened(fd, *up);
   }

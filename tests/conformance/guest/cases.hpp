@@ -44,6 +44,8 @@ int channels();     // come and go without leaving anything
 int duplicated_onto_itself();   // onto another number of the same file
 int replaced_while_used();      // by dup2(): another thread finds the one file or the other
 int duplicated_while_closed();  // by another thread: a file, or none
+int ioctls_of_any_file();       // which the kernel answers before it asks a driver
+int flags_of_open();
 
 // --- Sockets that ask for devices (netlink.cpp)
 int netlink_sockets();

@@ -1,7 +1,8 @@
-// Owns the cases about numbers of device files: their duplicates.
+// Owns the cases about numbers of device files: their duplicates, and what any file's number has.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -82,29 +83,74 @@ int replaced_while_used() {
 
 int duplicated_while_closed() {
   signal(SIGPIPE, SIG_IGN);
-  constexpr int kNumber = 100;
+  std::atomic<int> file =
+      -1;  // nothing else gets its number before it has no duplicate in the make
+  std::atomic<bool> is_made = false;
   std::atomic<bool> stop = false;
   std::atomic<int> wrong = 0;
   std::thread user([&] {
     for (bool by_dup = true; !stop; by_dup = !by_dup) {
-      const int copy = by_dup ? dup(kNumber) : fcntl(kNumber, F_DUPFD_CLOEXEC, 0);
-      if (copy >= 0) {
-        wrong += has_no_event(copy) ? 0 : 1;
+      is_made = true;
+      if (const int number = file; number >= 0) {
+        const int copy = by_dup ? dup(number) : fcntl(number, F_DUPFD_CLOEXEC, 0);
+        wrong += copy >= 0 ? !has_no_event(copy) : errno != EBADF;
         close(copy);
-      } else {
-        wrong += errno == EBADF ? 0 : 1;
       }
+      is_made = false;
     }
   });
   for (int round = 0; round < 5000; ++round) {
-    const int file = open_connections(O_NONBLOCK);
-    demand(dup2(file, kNumber) == kNumber, "dup2()");
+    file = open_connections(O_NONBLOCK);
+    for (int wait = round % 1000; wait > 0 && !stop; --wait) {
+    }
     close(file);
-    close(kNumber);
+    file = -1;
+    while (is_made) {
+      std::this_thread::yield();
+    }
   }
   stop = true;
   user.join();
   demand(wrong == 0, "a duplicate is the file, or there is none");
+  return 0;
+}
+
+int ioctls_of_any_file() {
+  for (const char* const device : kDevices) {
+    const int file = open_file(device, O_RDWR | O_CLOEXEC);
+    const auto does_not_block = [file] { return (fcntl(file, F_GETFL) & O_NONBLOCK) != 0; };
+    int on = 1;
+    demand(ioctl(file, FIONBIO, &on) == 0 && does_not_block(), "FIONBIO");
+    on = 0;
+    demand(ioctl(file, FIONBIO, &on) == 0 && !does_not_block(), "FIONBIO, back");
+    demand(ioctl(file, FIOASYNC, &on) == 0, "FIOASYNC");
+    demand(ioctl(file, FIONCLEX) == 0 && !closes_on_exec(file), "FIONCLEX");
+    demand(ioctl(file, FIOCLEX) == 0 && closes_on_exec(file), "FIOCLEX");
+    demand(ioctl(file, FIONREAD, &on) == -1 && errno == ENOTTY, "FIONREAD");
+    close(file);
+  }
+  return 0;
+}
+
+int flags_of_open() {
+  for (const char* const device : kDevices) {
+    constexpr std::uint64_t kNothing = 0;
+    const int unwritten = open_file(device, O_RDONLY);
+    demand(write(unwritten, &kNothing, sizeof kNothing) == -1 && errno == EBADF,
+           "it was opened to be read");
+    demand((fcntl(unwritten, F_GETFL) & O_ACCMODE) == O_RDONLY, "F_GETFL of O_RDONLY");
+    const int file = open_file(device, O_WRONLY | O_APPEND | O_NONBLOCK);
+    const int flags = fcntl(file, F_GETFL);
+    demand((flags & (O_ACCMODE | O_APPEND | O_NONBLOCK)) == (O_WRONLY | O_APPEND | O_NONBLOCK),
+           "F_GETFL of O_APPEND and O_NONBLOCK");
+    demand(is_device(file), "it is written to");
+    close(unwritten);
+    close(file);
+  }
+  const int unread = open_file(kDevices[2], O_WRONLY | O_NONBLOCK);
+  char byte = 0;
+  demand(read(unread, &byte, 1) == -1 && errno == EBADF, "it was opened to be written to");
+  close(unread);
   return 0;
 }
 

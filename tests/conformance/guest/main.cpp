@@ -44,6 +44,8 @@ constexpr Case kCases[] = {
     {"duplicated_onto_itself", duplicated_onto_itself},
     {"replaced_while_used", replaced_while_used},
     {"duplicated_while_closed", duplicated_while_closed},
+    {"ioctls_of_any_file", ioctls_of_any_file},
+    {"flags_of_open", flags_of_open},
     {"without_the_kernel", without_the_kernel},
     {"posts_past_fork", posts_past_fork},
     {"bad_posts", bad_posts},

@@ -53,7 +53,8 @@ INSTANTIATE_TEST_SUITE_P(Guest, Connections,
                                            "restarted_waiter", "closed_duplicate", "late_handler",
                                            "late_handler_of_a_full_process", "closed_while_written",
                                            "written_in_a_full_process", "duplicated_onto_itself",
-                                           "replaced_while_used", "duplicated_while_closed"),
+                                           "replaced_while_used", "duplicated_while_closed",
+                                           "ioctls_of_any_file", "flags_of_open"),
                          [](const auto& test) { return std::string(test.param); });
 
 // The wrappers open files themselves, and open() is a point of cancellation: calls that are none
