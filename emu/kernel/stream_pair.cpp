@@ -35,12 +35,13 @@ StreamPair::~StreamPair() {
   let_go(*ends_);
 }
 
+// The first one of the pair has the lowest number, which is what the program gets of the kernel.
 int StreamPair::open() {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     return -1;
   }
-  const int duplicate = native::duplicate_high(pair[1]);
+  const int duplicate = native::duplicate_high(pair[0]);
   if (duplicate < 0) {
     const int error = errno;
     native::close(pair[0]);
@@ -48,8 +49,8 @@ int StreamPair::open() {
     errno = error;
     return -1;
   }
-  ends_ = new StreamEnds{.ours = native::move_high(pair[0]), .duplicate = keep_fd(duplicate)};
-  return pair[1];
+  ends_ = new StreamEnds{.ours = native::move_high(pair[1]), .duplicate = keep_fd(duplicate)};
+  return pair[0];
 }
 
 }  // namespace weft::kernel

@@ -46,6 +46,7 @@ int replaced_while_used();      // by dup2(): another thread finds the one file 
 int duplicated_while_closed();  // by another thread: a file, or none
 int ioctls_of_any_file();       // which the kernel answers before it asks a driver
 int flags_of_open();
+int lowest_number();  // is what open() gives
 
 // --- Sockets that ask for devices (netlink.cpp)
 int netlink_sockets();

@@ -11,6 +11,7 @@
 
 #include "tests/conformance/guest/cases.hpp"
 #include "tests/conformance/guest/connection_file.hpp"
+#include "tests/conformance/guest/own_queue.hpp"
 
 namespace weft::conformance {
 namespace {
@@ -151,6 +152,26 @@ int flags_of_open() {
   char byte = 0;
   demand(read(unread, &byte, 1) == -1 && errno == EBADF, "it was opened to be written to");
   close(unread);
+  return 0;
+}
+
+int lowest_number() {
+  const auto lowest = [] {
+    const int free = dup(STDIN_FILENO);
+    close(free);
+    return free;
+  };
+  for (const char* const device : kDevices) {
+    close(open_file(device, O_RDWR));
+    const int free = lowest();
+    const int file = open_file(device, O_RDWR);
+    demand(file == free, device);
+    close(file);
+  }
+  ibv_context* const context = open_first_device();
+  const int free = lowest();
+  ibv_comp_channel* const channel = ibv_create_comp_channel(context);
+  demand(channel != nullptr && channel->fd == free, "a channel");
   return 0;
 }
 

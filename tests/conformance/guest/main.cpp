@@ -46,6 +46,7 @@ constexpr Case kCases[] = {
     {"duplicated_while_closed", duplicated_while_closed},
     {"ioctls_of_any_file", ioctls_of_any_file},
     {"flags_of_open", flags_of_open},
+    {"lowest_number", lowest_number},
     {"without_the_kernel", without_the_kernel},
     {"posts_past_fork", posts_past_fork},
     {"bad_posts", bad_posts},

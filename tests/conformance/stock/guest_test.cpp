@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(Guest, Connections,
                                            "late_handler_of_a_full_process", "closed_while_written",
                                            "written_in_a_full_process", "duplicated_onto_itself",
                                            "replaced_while_used", "duplicated_while_closed",
-                                           "ioctls_of_any_file", "flags_of_open"),
+                                           "ioctls_of_any_file", "flags_of_open", "lowest_number"),
                          [](const auto& test) { return std::string(test.param); });
 
 // The wrappers open files themselves, and open() is a point of cancellation: calls that are none
