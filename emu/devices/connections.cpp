@@ -160,10 +160,10 @@ void Connections::expect_events() {
 
 void Connections::leave() {
   const srd::Uncancellable here;
-  const auto destroy_all = [this](cm::Manager& manager, TimePoint now) {
-    contexts_.destroy_all(manager, now);
+  const auto leave_all = [this](cm::Manager& manager, TimePoint now) {
+    contexts_.leave_all(manager, now);
   };
-  const auto round = [&] { make_round(srd::monotonic_now(), nullptr, destroy_all); };
+  const auto round = [&] { make_round(srd::monotonic_now(), nullptr, leave_all); };
   for (const TimePoint begin = srd::monotonic_now();
        !try_with_all_nics(0, round) && srd::monotonic_now() - begin < kMaxLeaving;) {
     srd::give_way();

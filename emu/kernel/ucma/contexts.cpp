@@ -24,11 +24,14 @@ void Contexts::dispatch(roce::cm::Manager& manager) {
   }
 }
 
-// Through the files, so that connection requests in their queues go as well.
-void Contexts::destroy_all(roce::cm::Manager& manager, TimePoint now) {
-  while (!contexts_.empty()) {
-    Context& context = contexts_.begin()->second;
-    (void)context.file->destroy(manager, now, context);
+// Through the files, so that connection requests in their queues go as well. Behind each number is
+// an unused id then, which takes the place of the one that has just gone.
+void Contexts::leave_all(roce::cm::Manager& manager, TimePoint now) {
+  by_handle_.clear();
+  for (auto& [id, context] : contexts_) {
+    context.file->part(manager, now, context);
+    context.handle = manager.create(roce::cm::PortSpace::tcp, roce::cm::Transport::rc).value();
+    by_handle_.emplace(context.handle.value(), id);
   }
 }
 

@@ -54,8 +54,9 @@ class Contexts {
 
   // Gives all events that are ready to their files.
   void dispatch(roce::cm::Manager& manager);
-  // The process ends: each peer is told.
-  void destroy_all(roce::cm::Manager& manager, TimePoint now);
+  // The process ends: each peer is told once. Destructors of the program, which run later, can
+  // still destroy its ids.
+  void leave_all(roce::cm::Manager& manager, TimePoint now);
 
   // --- For files.
   [[nodiscard]] Context& add(CmFile& file, roce::cm::Handle handle, std::uint64_t uid);

@@ -189,19 +189,22 @@ int CmFile::get_event(Call& call) {
   return 0;
 }
 
-std::uint32_t CmFile::destroy(roce::cm::Manager& manager, TimePoint now,
-                              Contexts::Context& context) {
-  const std::uint32_t id = context.id;
-  const std::uint32_t reported = context.events_reported;
+void CmFile::part(roce::cm::Manager& manager, TimePoint now, const Contexts::Context& context) {
   std::erase_if(events_.entries(), [&](const CmEventQueue::Entry& entry) {
-    if (entry.context == id && entry.brings_connection) {
+    if (entry.context == context.id && entry.brings_connection) {
       manager.destroy(now, entry.connection);
     }
-    return entry.context == id;
+    return entry.context == context.id;
   });
   events_.signal();
   manager.destroy(now, context.handle);
-  contexts_.remove(id);
+}
+
+std::uint32_t CmFile::destroy(roce::cm::Manager& manager, TimePoint now,
+                              const Contexts::Context& context) {
+  const std::uint32_t reported = context.events_reported;
+  part(manager, now, context);
+  contexts_.remove(context.id);
   return reported;
 }
 

@@ -45,9 +45,9 @@ class CmFile {
 
   // Called by Contexts, with all to itself.
   void queue(const Contexts::Context& context, const roce::cm::Event& event);
-  // Returns how many events of it the program has fetched.
-  [[nodiscard]] std::uint32_t destroy(roce::cm::Manager& manager, TimePoint now,
-                                      Contexts::Context& context);
+  // Its peer is told, and what waits for the program is gone. The manager does not know its handle
+  // any more.
+  void part(roce::cm::Manager& manager, TimePoint now, const Contexts::Context& context);
 
  private:
   // One command on its way. Lives for one write(); the handler fills `reply`, which is copied to
@@ -82,6 +82,9 @@ class CmFile {
                               std::size_t room);
 
   [[nodiscard]] int create_id(Call& call);
+  // Returns how many events of it the program has fetched.
+  [[nodiscard]] std::uint32_t destroy(roce::cm::Manager& manager, TimePoint now,
+                                      const Contexts::Context& context);
   [[nodiscard]] int destroy_id(Call& call);
   [[nodiscard]] int bind_ip(Call& call);
   [[nodiscard]] int bind(Call& call);

@@ -52,6 +52,30 @@ TEST_F(TwoProcesses, ConnectAndDisconnect) {
   EXPECT_TRUE(server_process.claims.own.empty());
 }
 
+// Destructors of the program run after the process has taken its leave.
+TEST_F(TwoProcesses, IdsOfAProcessThatHasLeftCanBeDestroyed) {
+  const std::uint32_t listener = listen(server, 100);
+  const std::uint32_t active = route(client, 200);
+  request(client, active);
+  const std::uint32_t passive = server.next(Kind::connect_request).id;
+  ASSERT_EQ(accept(server, passive, 300, 0x22), 0);
+  run();
+  EXPECT_EQ(client.next(Kind::connect_response).uid, 200U);
+  ASSERT_EQ(client.command(Command::accept, ucma::Accept{0, {}, active, 0, {}}), 0);
+  run();
+  EXPECT_EQ(server.next(Kind::established).uid, 300U);
+
+  server_process.exclusively([&](cm::Manager& manager, TimePoint now) {
+    server_process.contexts.leave_all(manager, now);
+  });
+  EXPECT_FALSE(server_process.manager.listens());
+  run();
+  EXPECT_EQ(client.next(Kind::disconnected).uid, 200U);
+  EXPECT_EQ(server.destroy(passive), 1U);   // established
+  EXPECT_EQ(server.destroy(listener), 1U);  // the request
+  EXPECT_EQ(server_process.manager.ids(), 0U);
+}
+
 TEST_F(TwoProcesses, NobodyHearsOfAConnectionThatWasNotAccepted) {
   (void)listen(server, 100);
   const std::uint32_t active = route(client, 200);
