@@ -39,7 +39,8 @@ struct OpenFile {
 [[nodiscard]] std::shared_ptr<OpenFile> file_of(int fd);
 // By what its sleepers hold, whatever numbers it has by now. Null: its last one is closed.
 [[nodiscard]] std::shared_ptr<OpenFile> file_with(const kernel::StreamEnds& ends);
-// It was the parent's before a fork, or another thread has closed it since FdTable was asked.
+// It was the parent's before a fork, or another thread has closed it since FdTable was asked. It
+// may be open again by now.
 [[nodiscard]] int error_without_file(int fd);
 // This thread is inside the device already: a signal handler has interrupted it there.
 [[nodiscard]] bool is_entered(const OpenFile& file);

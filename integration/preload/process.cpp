@@ -296,7 +296,9 @@ std::shared_ptr<OpenFile> file_with(const kernel::StreamEnds& ends) {
 int error_without_file(int fd) {
   Process& self = process();
   const Guard guard(self.mutex);
-  return guard && !self.files.contains(fd) ? EBADF : EIO;
+  const auto found = guard ? self.files.find(fd) : self.files.end();
+  const bool is_closed = found == self.files.end() || found->second.file != nullptr;
+  return guard && is_closed ? EBADF : EIO;
 }
 
 bool is_entered(const OpenFile& file) {
