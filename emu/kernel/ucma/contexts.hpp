@@ -54,7 +54,7 @@ class Contexts {
 
   // Gives all events that are ready to their files.
   void dispatch(roce::cm::Manager& manager);
-  // The process ends: each peer is told once. Destructors of the program, which run later, can
+  // The process ends: each peer is told. Destructors of the program, which run later, can
   // still destroy its ids.
   void leave_all(roce::cm::Manager& manager, TimePoint now);
 
