@@ -166,7 +166,8 @@ TEST(CreditBalance, AReceiverThatGrantsAllIsNotTakenForASlowOne) {
     balance.on_requested(now, kWindow);
     (void)send_all(balance);
     if (i > 2) {
-      balance.on_grant(now + 2us, static_cast<std::uint32_t>((64 + i - 2) * kPacket / 256), usual);
+      balance.on_grant(
+          now + 2us, static_cast<std::uint32_t>(static_cast<Bytes>(62 + i) * kPacket / 256), usual);
     }
   }
   EXPECT_EQ(balance.overdraft(), 64 * kPacket);
