@@ -74,7 +74,8 @@ std::unique_ptr<ExpertRank> ExpertRank::make(srd::Engine& engine, const ExpertSe
 }
 
 ExpertRank::ExpertRank(srd::Engine& engine, const ExpertSetup& setup, std::size_t window_bytes)
-    : setup_(setup),
+    : engine_(engine),
+      setup_(setup),
       router_(setup.problem),
       window_(window_bytes),
       outbox_(engine, setup.place.qpn) {
@@ -104,6 +105,19 @@ void ExpertRank::begin(TimePoint now) {
   ++section_;
   began_ = now;
   start(now);
+}
+
+void ExpertRank::progress(TimePoint now) {
+  bool any = false;
+  while (const srd::Completion* const completion = engine_.next_completion()) {
+    const srd::Completion copy = *completion;
+    engine_.pop_completion();
+    on_completion(now, copy);
+    any = true;
+  }
+  if (any) {
+    post_all(now);
+  }
 }
 
 void ExpertRank::note_time(TimePoint now, std::uint64_t bytes) {

@@ -94,6 +94,7 @@ class ExpertRank : public Worker {
   void meet(std::span<const RankPlace> places) final { outbox_.meet(places, setup_.rank); }
   void prepare() final;
   void begin(TimePoint now) final;
+  void progress(TimePoint now) final;
   [[nodiscard]] bool finished() const final {
     return section_ == 2 * (setup_.rounds + setup_.warm_up);
   }
@@ -110,6 +111,9 @@ class ExpertRank : public Worker {
   virtual void check_dispatched() = 0;
   // The section has begun.
   virtual void start(TimePoint now) = 0;
+  virtual void on_completion(TimePoint now, const srd::Completion& completion) = 0;
+  // What can be posted is: something has ended or come.
+  virtual void post_all(TimePoint now) = 0;
 
   [[nodiscard]] const ExpertSetup& setup() const { return setup_; }
   [[nodiscard]] const ExpertProblem& problem() const { return setup_.problem; }
@@ -139,6 +143,7 @@ class ExpertRank : public Worker {
  private:
   void check_combined();
 
+  srd::Engine& engine_;
   ExpertSetup setup_;
   Router router_;
   Window window_;

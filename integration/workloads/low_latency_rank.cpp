@@ -39,7 +39,6 @@ std::size_t window_bytes(const ExpertProblem& problem) {
 
 LowLatencyRank::LowLatencyRank(srd::Engine& engine, const ExpertSetup& setup)
     : ExpertRank(engine, setup, window_bytes(setup.problem)),
-      engine_(engine),
       windows_(std::size_t{4} * setup.problem.experts),
       arrivals_(std::size_t{4} * setup.problem.experts) {}
 
@@ -148,19 +147,6 @@ void LowLatencyRank::start(TimePoint now) {
     believe(now, one.source, one.mark);
   }
   post_all(now);
-}
-
-void LowLatencyRank::progress(TimePoint now) {
-  bool any = false;
-  while (const srd::Completion* const completion = engine_.next_completion()) {
-    const srd::Completion copy = *completion;
-    engine_.pop_completion();
-    on_completion(now, copy);
-    any = true;
-  }
-  if (any) {
-    post_all(now);
-  }
 }
 
 // `strong` holds the counter until all writes are acknowledged; `sequence` needs a free number.

@@ -18,7 +18,6 @@ class LowLatencyRank final : public ExpertRank {
  public:
   LowLatencyRank(srd::Engine& engine, const ExpertSetup& setup);
 
-  void progress(TimePoint now) override;
   [[nodiscard]] bool section_over() const override { return left_ == 0 && outstanding_ == 0; }
 
  private:
@@ -59,18 +58,17 @@ class LowLatencyRank final : public ExpertRank {
   void start(TimePoint now) override;
   void check_taken(const Taken& taken, std::span<const Selection> route);
 
-  void post_all(TimePoint now);
+  void post_all(TimePoint now) override;
   // False: the engine is full.
   [[nodiscard]] bool post_next(TimePoint now, std::uint32_t index);
   [[nodiscard]] bool post_one(TimePoint now, std::uint32_t index, Outbox::Item item, Mark mark);
   [[nodiscard]] bool can_post(const Batch& batch) const;
-  void on_completion(TimePoint now, const srd::Completion& completion);
+  void on_completion(TimePoint now, const srd::Completion& completion) override;
   void on_mark(TimePoint now, std::uint32_t source, const Mark& mark);
   void believe(TimePoint now, std::uint32_t source, const Mark& mark);
   void take_dispatched(std::uint32_t source, std::uint32_t local, std::uint32_t count);
   void take_combined(std::uint32_t source, std::uint32_t local, std::uint32_t count);
 
-  srd::Engine& engine_;
   std::uint32_t left_ = 0;  // counters that have not been believed
   std::uint64_t outstanding_ = 0;
   std::vector<Batch> batches_;

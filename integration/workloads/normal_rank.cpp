@@ -53,7 +53,6 @@ std::size_t staging_bytes(const ExpertSetup& setup) {
 
 NormalRank::NormalRank(srd::Engine& engine, const ExpertSetup& setup)
     : ExpertRank(engine, setup, window_bytes(setup)),
-      engine_(engine),
       channels_(std::size_t{2} * setup.problem.ranks, Channel(setup.ring / setup.chunk)),
       is_runnable_(setup.problem.ranks),
       staging_(staging_bytes(setup)),
@@ -145,7 +144,7 @@ void NormalRank::start(TimePoint now) {
   for (std::uint32_t i = 1; i < problem().ranks; ++i) {
     wake((self + i) % problem().ranks);
   }
-  post_all();
+  post_all(now);
   for (std::uint32_t rank = 0; rank < problem().ranks; ++rank) {
     if (rank != self) {
       take_what_is_there(now, rank);
@@ -153,7 +152,7 @@ void NormalRank::start(TimePoint now) {
   }
   take_own();
   note_taken(now);
-  post_all();
+  post_all(now);
 }
 
 // What stays at its rank is not sent.
@@ -163,19 +162,6 @@ void NormalRank::take_own() {
   for (std::uint32_t i = 0; i < channel(combining(), self).to_send; ++i) {
     write_message(self, i, message.data());
     take_messages(self, message);
-  }
-}
-
-void NormalRank::progress(TimePoint now) {
-  bool any = false;
-  while (const srd::Completion* const completion = engine_.next_completion()) {
-    const srd::Completion copy = *completion;
-    engine_.pop_completion();
-    on_completion(now, copy);
-    any = true;
-  }
-  if (any) {
-    post_all();
   }
 }
 
@@ -207,7 +193,7 @@ void NormalRank::wake(std::uint32_t rank) {
 }
 
 // One request to each rank in turn.
-void NormalRank::post_all() {
+void NormalRank::post_all(TimePoint) {
   while (!runnable_.empty()) {
     const std::uint32_t rank = runnable_.front();
     const Request request = next_request(rank);

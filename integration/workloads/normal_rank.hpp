@@ -22,7 +22,6 @@ class NormalRank final : public ExpertRank {
  public:
   NormalRank(srd::Engine& engine, const ExpertSetup& setup);
 
-  void progress(TimePoint now) override;
   [[nodiscard]] bool section_over() const override {
     return left_to_take_ == 0 && left_to_send_ == 0 && outstanding_ == 0;
   }
@@ -63,7 +62,7 @@ class NormalRank final : public ExpertRank {
   void check_from(std::uint32_t source, std::span<const Selection> route);
 
   void wake(std::uint32_t rank);
-  void post_all();
+  void post_all(TimePoint now) override;
   [[nodiscard]] Request next_request(std::uint32_t rank);
   // False: the engine is full.
   [[nodiscard]] bool post(std::uint32_t rank, Request request);
@@ -73,14 +72,13 @@ class NormalRank final : public ExpertRank {
   [[nodiscard]] std::span<std::byte> write_head(const TokenHeader& header,
                                                 std::span<const Selection> selections,
                                                 std::uint32_t rank, std::span<std::byte> to) const;
-  void on_completion(TimePoint now, const srd::Completion& completion);
+  void on_completion(TimePoint now, const srd::Completion& completion) override;
   void on_mark(TimePoint now, std::uint32_t source, const Mark& mark);
   void take_what_is_there(TimePoint now, std::uint32_t source);
   void take_messages(std::uint32_t source, std::span<const std::byte> messages);
   void take_result(std::uint32_t source, std::uint32_t number, const std::byte* message);
   void note_taken(TimePoint now);
 
-  srd::Engine& engine_;
   std::uint64_t outstanding_ = 0;
   std::uint32_t left_to_take_ = 0;     // ranks of which something is to come
   std::uint32_t left_to_send_ = 0;     // ranks to which something is to go
