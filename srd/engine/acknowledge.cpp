@@ -307,16 +307,30 @@ void Sender::take_sack(TimePoint now, const wire::ParsedPacket& packet,
 }
 
 // The path has brought a packet to the peer. Where it is not known whether the packet was marked
-// (`known` is false), the policy is told of a delivery only: taken for a clean one, it would keep
-// the policy on paths that are full.
+// (`known` is false), the policy is not told: taken for a clean one, it would keep the policy on
+// paths that are full. Of a run it hears once, as it was asked once: if each packet brought its
+// path back, one path would soon have taken the place of all others.
 inline void Sender::credit_path(TimePoint now, const SendSlot& slot, bool marked, bool known,
                                 Duration rtt) {
   const PathId path{slot.path};
-  if (known || mutated(Mutation::marks_in_bursts_count_once)) [[likely]] {
-    path_feedback(now, path, marked ? PathEvent::congested : PathEvent::good, rtt);
+  const PathEvent event = marked ? PathEvent::congested : PathEvent::good;
+  if (!known && !mutated(Mutation::marks_in_bursts_count_once)) [[unlikely]] {
+    path_delivery(now, path, PathEvent::congested);
+  } else if (parts_.config.path_run > 1 && !ends_run(slot)) {
+    path_delivery(now, path, event);
   } else {
-    path_delivery(now, path);
+    path_feedback(now, path, event, rtt);
   }
+}
+
+// The last packet of a run has met what the others have queued.
+bool Sender::ends_run(const SendSlot& slot) {
+  const Psn following{slot.psn.value() + 1};
+  if (!window_.contains(following)) {
+    return true;
+  }
+  const SendSlot& next = window_.slot(following);
+  return next.path != slot.path || next.sent_at != slot.sent_at;
 }
 
 void Sender::find_gaps(TimePoint now) {
@@ -377,10 +391,10 @@ void Sender::lose(TimePoint now, SendSlot& slot, PathEvent how) {
   }
 }
 
-// A packet came through; whether it was marked is not known.
-void Sender::path_delivery(TimePoint now, PathId path) {
+// A packet came through, which says nothing to the policy.
+void Sender::path_delivery(TimePoint now, PathId path, PathEvent event) {
   const std::uint16_t bad = paths_.health().bad_paths();
-  paths_.on_delivery(now, path);
+  paths_.on_delivery(now, path, event);
   note_recovery(now, path, bad);
 }
 

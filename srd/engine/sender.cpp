@@ -32,7 +32,8 @@ PeerPaths make_paths(EngineParts& parts) {
   return PeerPaths{
       PathSelector{parts.selector_kind, config.paths, parts.rng.next(), parts.path_tuning},
       PathHealthTuning{config.base_rtt, config.path_timeouts_to_abandon,
-                       config.path_probe_interval}};
+                       config.path_probe_interval},
+      config.path_run};
 }
 
 }  // namespace

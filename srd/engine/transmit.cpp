@@ -157,7 +157,7 @@ bool Sender::transmit_path_probe(TimePoint now, TxPacket& out) {
     }
   }
   ++parts_.counters.data_pkts;
-  slot.path = static_cast<std::uint8_t>(paths_.pick(now).value());
+  slot.path = static_cast<std::uint8_t>(paths_.pick_in_run(now).value());
   emit(now, slot, out);
   return true;
 }

@@ -153,7 +153,7 @@ IoCapabilities UdpSockets::capabilities() const {
           .reads_ecn = true,
           .writes_ecn = true,
           .paths = config_.paths,
-          .wide_spray_is_cheap = false};
+          .path_run = static_cast<std::uint8_t>(std::min(kMaxSegments, kMaxSend / config_.mtu))};
 }
 
 void UdpSockets::refill() {

@@ -28,9 +28,9 @@ struct IoCapabilities {
   bool writes_ecn = false;
   // It tells so many apart; packets of others are unroutable. As a rule the protocol's own number.
   std::uint16_t paths = std::numeric_limits<std::uint16_t>::max();
-  bool wide_spray_is_cheap = true;  // packets of one burst may take different paths at no cost
-  std::uint32_t gigabits = 0;       // the link's rate, where it is known
-  NetworkModel network{};           // if the carrier leads through one
+  std::uint8_t path_run = 1;  // so many packets of one burst and one path cost little more than one
+  std::uint32_t gigabits = 0;  // the link's rate, where it is known
+  NetworkModel network{};      // if the carrier leads through one
 };
 
 struct IoCounters {

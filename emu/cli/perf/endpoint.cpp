@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <span>
 #include <stdexcept>
 
 #include "emu/cli/unwrap.hpp"
@@ -215,6 +216,7 @@ void PerfEndpoint::measure_latency(const PerfCase& perf_case, PerfResult& result
   TimePoint begin = srd::monotonic_now();
   const TimePoint end = begin + perf_case.duration;
   int rounds = 0;
+  int outstanding = 0;
   unsigned mark = 0;
   while (begin < end && samples_.size() < kMaxSamples && !board_.abort &&
          result.failure == srd::Status::ok) {
@@ -223,6 +225,7 @@ void PerfEndpoint::measure_latency(const PerfCase& perf_case, PerfResult& result
     outbox_[perf_case.size - 1] = static_cast<std::byte>(mark);
     host_->with(
         [&](srd::Engine& engine, TimePoint) { post(engine, operation, perf_case.size, 1); });
+    ++outstanding;
     while (!answered && !board_.abort && result.failure == srd::Status::ok) {
       const std::size_t work = host_->poll([&](srd::Engine& engine, TimePoint) {
         const std::size_t count = engine.poll(completions);
@@ -238,6 +241,7 @@ void PerfEndpoint::measure_latency(const PerfCase& perf_case, PerfResult& result
             again.segments[0] = {inbox_.data() + again.cookie * kReceiveSize, kReceiveSize};
             [[maybe_unused]] const auto posted = engine.post_receive(own_qpn_, again);
           } else {
+            --outstanding;
             answered = answered || operation == PerfOperation::read;
           }
         }
@@ -254,9 +258,28 @@ void PerfEndpoint::measure_latency(const PerfCase& perf_case, PerfResult& result
     }
     begin = srd::monotonic_now();
   }
+  drain(outstanding, result);
   std::sort(samples_.begin(), samples_.end());
   result.p50_latency_us = percentile(samples_, 0.5);
   result.p99_latency_us = percentile(samples_, 0.99);
+}
+
+// An answer can come before the request's own completion, which is not the next measurement's to
+// count.
+void PerfEndpoint::drain(int outstanding, PerfResult& result) {
+  std::array<srd::Completion, kCompletions> completions;
+  while (outstanding > 0 && !board_.abort) {
+    const std::size_t work = host_->poll([&](srd::Engine& engine, TimePoint) {
+      const std::size_t count = engine.poll(completions);
+      for (const srd::Completion& completion : std::span(completions).first(count)) {
+        if (completion.kind != srd::Completion::Kind::receive) {
+          --outstanding;
+          result.failure = result.failure == srd::Status::ok ? completion.status : result.failure;
+        }
+      }
+    });
+    pause(work);
+  }
 }
 
 // The clock stops when the last request of the window is complete, so a rate counts only what has
@@ -289,6 +312,9 @@ void PerfEndpoint::measure_rate(const PerfCase& perf_case, PerfResult& result) {
     });
     posting = posting && host_->last_poll() < end;
     pause(work);
+  }
+  if (completed < window && result.failure == srd::Status::ok && !board_.abort) {
+    throw std::runtime_error("a completion of another measurement was counted");
   }
   const double seconds = static_cast<double>(nanoseconds(srd::monotonic_now() - begin)) / 1e9;
   result.messages_per_s = static_cast<double>(completed) / seconds;

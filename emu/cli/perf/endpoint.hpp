@@ -95,6 +95,8 @@ class PerfEndpoint {
   // Until the client has finished the measurement of number `until`.
   void serve(const PerfCase& perf_case, std::uint32_t until);
   void measure_latency(const PerfCase& perf_case, PerfResult& result);
+  // Waits for the completions of so many requests.
+  void drain(int outstanding, PerfResult& result);
   void measure_rate(const PerfCase& perf_case, PerfResult& result);
   void post_receives(srd::Engine& engine, std::uint32_t count);
   void post(srd::Engine& engine, PerfOperation operation, std::uint32_t size, std::uint64_t cookie);

@@ -13,13 +13,27 @@ namespace weft::srd {
 class PeerPaths {
  public:
   PeerPaths() = default;
-  PeerPaths(PathSelector selector, const PathHealthTuning& tuning)
-      : selector_(std::move(selector)), health_(selector_.paths(), tuning) {}
+  // A run is so many packets at the most.
+  PeerPaths(PathSelector selector, const PathHealthTuning& tuning, std::uint8_t run = 1)
+      : selector_(std::move(selector)), health_(selector_.paths(), tuning), run_(run) {}
 
   // The path for the next packet. Never one that is assumed bad while another one is good.
   [[nodiscard]] PathId pick(TimePoint now) {
     const PathId path = selector_.pick(now);
     return health_.all_good() ? path : avoid_bad(now, path);
+  }
+  // For new data: as pick(), but what leaves at the same time keeps to one path for a run.
+  [[nodiscard]] PathId pick_in_run(TimePoint now) {
+    if (run_ <= 1) [[likely]] {
+      return pick(now);
+    }
+    if (run_left_ == 0 || run_began_ != now || !health_.usable(now, run_path_)) {
+      run_left_ = run_;
+      run_began_ = now;
+      run_path_ = pick(now);
+    }
+    --run_left_;
+    return run_path_;
   }
   // For a retransmission: as pick(), but another path than the one that lost it, if there is one.
   [[nodiscard]] PathId pick_other_than(TimePoint now, PathId lost_on);
@@ -29,9 +43,9 @@ class PeerPaths {
     return health_.usable(now, path) ? path : health_.find_usable(now, path);
   }
 
-  // A packet has arrived, and whether it was marked is not known: that says nothing to the policy.
-  void on_delivery(TimePoint now, PathId path) {
-    (void)health_.on_feedback(now, path, PathEvent::congested, Duration::zero());
+  // A packet has arrived of which the policy is not to hear.
+  void on_delivery(TimePoint now, PathId path, PathEvent event) {
+    (void)health_.on_feedback(now, path, event, Duration::zero());
   }
   // True if this abandoned the path.
   bool on_feedback(TimePoint now, PathId path, PathEvent event, Duration rtt) {
@@ -52,6 +66,10 @@ class PeerPaths {
 
   PathSelector selector_;
   PathHealth health_;
+  TimePoint run_began_ = TimePoint::min();
+  PathId run_path_;
+  std::uint8_t run_ = 1;
+  std::uint8_t run_left_ = 0;
 };
 
 }  // namespace weft::srd

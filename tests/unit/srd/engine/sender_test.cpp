@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "srd/engine/engine_parts.hpp"
@@ -434,6 +435,58 @@ TEST_F(RationedSender, AfterARestartItAsksAnew) {
   sender_.restart();
   (void)transmit_all();
   EXPECT_EQ(parts_.counters.credit_requests, 2U);
+}
+
+// --- Runs along one path
+
+class SenderInRuns : public SenderTest {
+ protected:
+  static constexpr std::uint32_t kRun = 4;
+  SenderInRuns() : SenderTest(in_runs()) {}
+
+  static EngineConfig in_runs() {
+    EngineConfig config = configure();
+    config.paths = 16;
+    config.path_selector = "reps";
+    config.path_run = kRun;
+    return config;
+  }
+};
+
+// REPS takes each path as often as it has come back: if all packets of a run brought theirs back,
+// the newest run's path would fill its ring, and all others would be forgotten.
+TEST_F(SenderInRuns, AsManyPathsComeBackAsWereTaken) {
+  constexpr std::uint32_t kRuns = 4;
+  Psn next = kFirst;
+  for (int round = 0; round < 50; ++round) {
+    (void)request(WorkKind::write, kRuns * kRun);
+    const auto packets = transmit_all();
+    ASSERT_EQ(packets.size(), kRuns * kRun);
+    std::set<unsigned> paths;
+    for (std::uint32_t i = 0; i < packets.size(); ++i) {
+      const unsigned path = packets[i].common.path.value();
+      EXPECT_EQ(path, packets[i / kRun * kRun].common.path.value()) << i;
+      paths.insert(path);
+    }
+    ASSERT_EQ(paths.size(), kRuns) << "round " << round;
+    now_ += 10us;
+    // In the middle of a run, too.
+    acknowledge(next.plus(kRun + 2));
+    acknowledge(next = next.plus(kRuns * kRun));
+    ASSERT_EQ(ended(), Status::ok);
+  }
+}
+
+TEST_F(SenderInRuns, WhatLeavesLaterBeginsARun) {
+  std::set<unsigned> paths;
+  for (int i = 0; i < 4; ++i) {
+    (void)request();
+    const auto packet = transmit();
+    ASSERT_TRUE(packet);
+    paths.insert(packet->common.path.value());
+    now_ += 1ns;
+  }
+  EXPECT_EQ(paths.size(), 4U);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -16,8 +17,9 @@ using namespace std::chrono_literals;
 // With every policy: the health of paths must rule whatever policy chooses among them.
 class PeerPathsOf : public testing::TestWithParam<std::string_view> {
  protected:
-  static PeerPaths make(std::uint16_t paths, std::uint64_t seed = 1) {
-    return {make_path_selector(GetParam(), paths, seed, PathTuning{}).value(), PathHealthTuning{}};
+  static PeerPaths make(std::uint16_t paths, std::uint64_t seed = 1, std::uint8_t run = 1) {
+    return {make_path_selector(GetParam(), paths, seed, PathTuning{}).value(), PathHealthTuning{},
+            run};
   }
 };
 
@@ -84,6 +86,36 @@ TEST_P(PeerPathsOf, ARetransmissionLeavesOnAnotherPath) {
   }
   PeerPaths only = make(1);
   EXPECT_EQ(only.pick_other_than(time_at(1ms), PathId{0}), PathId{0});
+}
+
+// What leaves later, and what is more than a run, is the policy's to spray again.
+TEST_P(PeerPathsOf, KeepToAPathForARunOfPacketsThatLeaveAtOnce) {
+  constexpr int kRun = 8;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    PeerPaths peer = make(64, seed, kRun);
+    PeerPaths twin = make(64, seed);  // draws what the policy draws
+    TimePoint now = time_at(1ms);
+    for (const int packets : {3 * kRun, 1, 2, kRun, kRun + 1, 1}) {
+      for (int left = packets; left > 0; left -= kRun) {
+        const PathId path = twin.pick(now);
+        for (int i = 0; i < std::min(left, kRun); ++i) {
+          ASSERT_EQ(peer.pick_in_run(now), path) << packets << " at once, " << left << " left";
+        }
+      }
+      now += 1ns;
+    }
+  }
+}
+
+// The path of a run may die between two packets that leave at the same time.
+TEST_P(PeerPathsOf, LeaveARunWhosePathHasBecomeBad) {
+  PeerPaths peer = make(2, 1, 8);
+  const TimePoint now = time_at(1ms);
+  const PathId first = peer.pick_in_run(now);
+  for (int i = 0; i < 3; ++i) {
+    (void)peer.on_feedback(now, first, PathEvent::timeout, 0us);
+  }
+  EXPECT_NE(peer.pick_in_run(now), first);
 }
 
 INSTANTIATE_TEST_SUITE_P(Paths, PeerPathsOf,
