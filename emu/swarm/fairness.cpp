@@ -120,7 +120,7 @@ void Fairness::sent(const VirtualNetwork::InFlight& packet, const srd::wire::Dat
 void Fairness::sent_data(const VirtualNetwork::InFlight& packet,
                          const srd::wire::DataHeader& header, FlowState& flow) {
   const Flow who{packet.from, packet.to};
-  check_path(who, flow, packet.path.value());
+  check_path(who, flow, header);
   const Packet kind = kind_of(packet.bytes);
   if (kind == Packet::read_request) {
     return;
@@ -214,7 +214,11 @@ void Fairness::check_turn(const Flow& flow, const FlowState& state, const Depart
 // Each path is explored once per round, and otherwise used again only after an unmarked packet
 // along it. A round is as many departures as there are paths, or more; one more is allowed, because
 // a reply explores, too.
-void Fairness::check_path(const Flow& who, FlowState& flow, std::uint16_t path) {
+void Fairness::check_path(const Flow& who, FlowState& flow, const srd::wire::DataHeader& header) {
+  const std::uint16_t path = header.common.path.value();
+  if (goes_on_with_run(who, flow, header)) {
+    return;
+  }
   const std::uint64_t round = ++flow.departures / plan_.hosts[who.first].engine.paths;
   if (!recycles_paths(who.first) || flow.disturbed) {
     return;
@@ -228,6 +232,17 @@ void Fairness::check_path(const Flow& who, FlowState& flow, std::uint16_t path) 
     verdict_ = name_of(who) + ": path " + std::to_string(path) +
                " is taken again although all that came along it was marked";
   }
+}
+
+// For a run the selector is asked once.
+bool Fairness::goes_on_with_run(const Flow& who, FlowState& flow,
+                                const srd::wire::DataHeader& header) const {
+  PathRun& run = flow.run;
+  const bool goes_on = run.packets != 0 && run.packets < plan_.hosts[who.first].engine.path_run &&
+                       run.sent_at == header.send_time.value() &&
+                       run.path == header.common.path.value();
+  run = {header.send_time.value(), header.common.path.value(), goes_on ? run.packets + 1 : 1};
+  return goes_on;
 }
 
 // What is not used in time is lost: a sender remembers a few paths, and what is under way has not

@@ -77,6 +77,12 @@ class Fairness {
     std::uint64_t allowed = kExplorations;
     std::uint64_t round = 0;  // at the latest departure along it
   };
+  // Packets in a row that left along one path at one time.
+  struct PathRun {
+    std::uint32_t sent_at = 0;
+    std::uint16_t path = 0;
+    std::uint32_t packets = 0;
+  };
   struct FlowState {
     Departures left;
     std::map<std::uint64_t, Departures> sends;    // that wait, by their number
@@ -86,7 +92,8 @@ class Fairness {
     std::optional<TimePoint> must_leave;  // since when something should have left
     bool disturbed = false;               // paths are not judged any more
     bool answered = false;                // an answer to a cancelled read may still be under way
-    std::uint64_t departures = 0;
+    std::uint64_t departures = 0;         // runs, where packets leave in runs
+    PathRun run;
     std::map<std::uint16_t, PathUse> paths;
   };
 
@@ -99,7 +106,9 @@ class Fairness {
   void check_stretch(TimePoint when, const VirtualNetwork::InFlight& packet);
   void check_turn(const Flow& flow, const FlowState& state, const Departures& since,
                   const std::string& what);
-  void check_path(const Flow& who, FlowState& flow, std::uint16_t path);
+  void check_path(const Flow& who, FlowState& flow, const srd::wire::DataHeader& header);
+  [[nodiscard]] bool goes_on_with_run(const Flow& who, FlowState& flow,
+                                      const srd::wire::DataHeader& header) const;
   void allow(std::uint32_t sender, PathUse& use, std::uint64_t departures) const;
   [[nodiscard]] bool keeps_order(std::uint32_t host) const;
   [[nodiscard]] bool leaves_at_once(std::uint32_t host) const;

@@ -56,7 +56,7 @@ void Sender::on_ack(TimePoint now, TimePoint arrived, const wire::ParsedPacket& 
     take_grant(arrived, header.credit.value());
   }
   parts_.gaps.clear();
-  take_results(now, packet, header.results);
+  take_results(now, packet, header.results, sample);
   if (has_window) {
     take_sack(now, packet, header, sample);
     find_gaps(now);
@@ -109,7 +109,8 @@ void Sender::on_ack(TimePoint now, TimePoint arrived, const wire::ParsedPacket& 
   }
 }
 
-void Sender::take_results(TimePoint now, const wire::ParsedPacket& packet, std::size_t count) {
+void Sender::take_results(TimePoint now, const wire::ParsedPacket& packet, std::size_t count,
+                          AckSample& sample) {
   for (std::size_t i = 0; i < count; ++i) {
     const wire::ResultEntry entry = packet.result(i);
     const Psn psn{entry.psn.value()};
@@ -118,12 +119,13 @@ void Sender::take_results(TimePoint now, const wire::ParsedPacket& packet, std::
     }
     SendSlot& slot = window_.slot(psn);
     if (slot.state != SendSlot::State::settled) {
-      take_result(now, slot, entry);
+      take_result(now, slot, entry, sample);
     }
   }
 }
 
-void Sender::take_result(TimePoint now, SendSlot& slot, const wire::ResultEntry& entry) {
+void Sender::take_result(TimePoint now, SendSlot& slot, const wire::ResultEntry& entry,
+                         AckSample& sample) {
   const bool again = slot.state == SendSlot::State::in_flight && slot.attempt == entry.attempt;
   switch (entry.code) {
     case wire::kResultTrimmed:
@@ -142,6 +144,10 @@ void Sender::take_result(TimePoint now, SendSlot& slot, const wire::ResultEntry&
       if (slot.state == SendSlot::State::in_flight && slot.attempt == 0) {
         note_refused_arrival(slot);  // of which transmission is known: there was only one
       }
+      // The network has delivered it, whatever the peer thinks of it: a sender of which everything
+      // is refused must not keep the window of its last losses.
+      ++sample.packets;
+      sample.acked += SendWindow::charged(slot);
       refuse(now, slot, static_cast<Status>(entry.code));
       break;
   }

@@ -146,8 +146,10 @@ class alignas(kCacheLine) Sender {
 
   void take_echo(TimePoint now, TimePoint arrived, const wire::AckHeader& header,
                  AckSample& sample);
-  void take_results(TimePoint now, const wire::ParsedPacket& packet, std::size_t count);
-  void take_result(TimePoint now, SendSlot& slot, const wire::ResultEntry& entry);
+  void take_results(TimePoint now, const wire::ParsedPacket& packet, std::size_t count,
+                    AckSample& sample);
+  void take_result(TimePoint now, SendSlot& slot, const wire::ResultEntry& entry,
+                   AckSample& sample);
   void note_arrival(const SendSlot& slot);
   void note_refused_arrival(const SendSlot& slot);
   void refuse(TimePoint now, SendSlot& slot, Status status);

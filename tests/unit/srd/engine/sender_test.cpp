@@ -93,13 +93,21 @@ class SenderTest : public ::testing::Test {
     entry.attempt = attempt;
     tell(kFirst, 0, entry);
   }
-  void tell(Psn cumulative, std::uint64_t word, const std::optional<wire::ResultEntry>& result) {
+  void tell(Psn cumulative, std::uint64_t word, const std::optional<wire::ResultEntry>& result,
+            const wire::DataHeader* echoed = nullptr) {
     wire::AckHeader header{};
     header.common.version = wire::kVersion;
     header.common.type = static_cast<std::uint8_t>(PacketType::ack);
     header.common.source_life = 1;
     header.common.destination_life = 1;
     header.cumulative = cumulative.value();
+    if (echoed != nullptr) {
+      header.common.flags = wire::kEchoValid;
+      header.common.path = echoed->common.path;
+      header.common.attempt = echoed->common.attempt;
+      header.echo_psn = echoed->psn;
+      header.echo_send_time = echoed->send_time;
+    }
     header.sack_words = word != 0 ? 1 : 0;
     header.results = result ? 1 : 0;
     std::array<std::byte, 256> bytes{};
@@ -487,6 +495,59 @@ TEST_F(SenderInRuns, WhatLeavesLaterBeginsARun) {
     now_ += 1ns;
   }
   EXPECT_EQ(paths.size(), 4U);
+}
+
+// --- Congestion
+
+class RefusedSender : public SenderTest {
+ protected:
+  RefusedSender() : SenderTest(in_a_small_network()) {}
+
+  static EngineConfig in_a_small_network() {
+    EngineConfig config = configure();
+    config.congestion_control = "swift";  // the one whose window falls to a part of a packet
+    config.line_rate = Rate::gbps(1);     // which holds 14 packets
+    config.peer_timeout = 1s;
+    return config;
+  }
+  // The peer has got the packet along an empty network, and wants it for no price.
+  void refuse(const wire::DataHeader& packet) {
+    wire::ResultEntry entry{};
+    entry.psn = packet.psn.value();
+    entry.code = static_cast<std::uint8_t>(Status::bad_key);
+    entry.attempt = packet.common.attempt;
+    tell(kFirst, 0, entry, &packet);
+  }
+};
+
+TEST_F(RefusedSender, WhatIsRefusedHasCrossedTheNetwork) {
+  (void)request(WorkKind::write, 16);
+  for (int losses = 0; losses < 40; ++losses) {
+    (void)transmit_all();
+    pass();
+  }
+  ASSERT_LE(transmit_all().size(), 1U) << "the losses have left a window";
+  std::size_t at_once = 0;
+  for (int round = 0; round < 400; ++round) {
+    now_ += 1ms;
+    if (sender_.next_deadline() <= now_) {
+      sender_.on_timeout(now_);
+    }
+    const auto packets = transmit_all();
+    at_once = std::max(at_once, packets.size());
+    now_ += 5us;
+    for (const auto& packet : packets) {
+      if (type_of(packet) == PacketType::write) {
+        refuse(packet);
+      }
+    }
+    while (ended()) {
+    }
+    if (!sender_.has_work()) {
+      (void)request(WorkKind::write, 16);
+    }
+  }
+  EXPECT_GT(at_once, 4U);
 }
 
 }  // namespace
