@@ -90,14 +90,18 @@ ManagementRoute route_management(const ServiceOwners& services, std::span<const 
     case wire::CmKind::sidr_request: {
       const bool foreign = wire::is_method_service(message->service_id);
       const std::uint16_t owner = foreign ? std::uint16_t{0} : services.owner(message->service_id);
-      return {.place = owner, .refuse = owner == 0, .ends = false};
+      return {.place = owner,
+              .refuse = owner == 0,
+              .ends = false,
+              .asks = message->kind == wire::CmKind::request};
     }
     case wire::CmKind::sidr_reply:
       return {.place = message->local_id >> kAttachmentShift, .refuse = false, .ends = false};
     default:
       return {.place = message->remote_id >> kAttachmentShift,
               .refuse = false,
-              .ends = message->kind == wire::CmKind::disconnect_request};
+              .ends = message->kind == wire::CmKind::disconnect_request,
+              .takes_back = message->kind == wire::CmKind::reject && message->remote_id == 0};
   }
 }
 

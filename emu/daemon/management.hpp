@@ -17,6 +17,10 @@ struct ManagementRoute {
   std::uint32_t place = 0;
   bool refuse = false;
   bool ends = false;  // DREQ: the kernel answers it for a process that has gone
+  bool asks = false;  // REQ
+  // REJ of who has given up waiting for an answer and knows no number to name: it is for whichever
+  // process the REQ came to.
+  bool takes_back = false;
 };
 
 // `packet`: BTH to ICRC. Of connection management REQ and SIDR_REQ name a service; the others, the

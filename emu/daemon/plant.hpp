@@ -50,8 +50,9 @@ struct Slot {
   std::size_t ring_bytes = 0;
   std::int32_t pid = 0;
   bool direct_rings = true;
-  bool doomed = false;  // nothing is delivered to it any more
-  bool told = false;    // the control thread knows that the ring is broken
+  bool doomed = false;   // nothing is delivered to it any more
+  bool invited = false;  // a request for a connection has come for it
+  bool told = false;     // the control thread knows that the ring is broken
   SlotCounters counters;
 
   // The process has left, or lost its place: what is in its ring is still forwarded, up to a limit.

@@ -264,6 +264,15 @@ void Switchboard::steer_management(const PlantNic& nic, const Head& head,
   std::memcpy(message.data(), frame.data(), message.size());
   const auto flow = net::FlowKey::parse(message);
   const ManagementRoute route = route_management(nic.services, flow.payload());
+  if (route.takes_back) {
+    for (const auto& slot : nic.slots) {
+      if (slot != nullptr && slot->invited && !slot->doomed &&
+          !copy_to_ring(kNever, *slot, head, frame, info)) {
+        drop(FrameDrop::not_receiving, frame);
+      }
+    }
+    return;
+  }
   Slot* to = slot_of(nic, route.place);
   if (route.refuse || (route.ends && to == nullptr && route.place < nic.left.size() &&
                        nic.left.test(route.place))) {
@@ -272,6 +281,9 @@ void Switchboard::steer_management(const PlantNic& nic, const Head& head,
       send_for(nic, answer);
       return;
     }
+  }
+  if (to != nullptr) {
+    to->invited = to->invited || route.asks;
   }
   if (to == nullptr || !copy_to_ring(kNever, *to, head, frame, info)) {
     drop(to == nullptr ? FrameDrop::no_process : FrameDrop::not_receiving, frame);

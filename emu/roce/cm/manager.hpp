@@ -169,6 +169,8 @@ class Manager {
   void handle_sidr_request(const Arrival& arrival);
   void handle_sidr_reply(const Arrival& arrival);
   [[nodiscard]] std::uint32_t find(const Arrival& arrival, bool with_remote_id = true) const;
+  // The sender of a rejection for timeout.
+  [[nodiscard]] static std::uint64_t guid_in(const Message& reject);
   [[nodiscard]] std::uint32_t find_timed_out(const Arrival& arrival) const;
   // The listening id for a request, or kNone: then it has been refused, or dropped.
   [[nodiscard]] std::uint32_t find_listener(const Arrival& arrival, wire::CmIpHeader& header);

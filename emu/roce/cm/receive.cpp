@@ -336,14 +336,18 @@ void Manager::handle_ready(const Arrival& arrival) {
   (void)establish(Handle{slot});
 }
 
+std::uint64_t Manager::guid_in(const Message& reject) {
+  std::uint64_t guid = 0;
+  for (std::size_t i = 0; i < sizeof guid; ++i) {
+    guid = guid << 8 | std::to_integer<std::uint64_t>(reject.information[i]);
+  }
+  return guid;
+}
+
 // A rejection for timeout names its sender's GUID, since the receiver's number may not be known to
 // it.
 std::uint32_t Manager::find_timed_out(const Arrival& arrival) const {
-  std::uint64_t guid = 0;
-  for (std::size_t i = 0; i < sizeof guid; ++i) {
-    guid = guid << 8 | std::to_integer<std::uint64_t>(arrival.message.information[i]);
-  }
-  const auto found = by_remote_id_.find({guid, arrival.message.local_id});
+  const auto found = by_remote_id_.find({guid_in(arrival.message), arrival.message.local_id});
   return found == by_remote_id_.end() || ids_[found->second].path.destination != arrival.from
              ? kNone
              : found->second;

@@ -201,6 +201,11 @@ bool Manager::turns_round(const Outgoing& out) const {
       return listeners_.contains(message.service_id);
     case wire::CmKind::sidr_reply:
       return message.local_id >> kAttachmentShift == config_.nics[own->nic].attachment;
+    case wire::CmKind::reject:
+      if (message.remote_id == 0) {
+        return by_remote_id_.contains({guid_in(message), message.local_id});
+      }
+      return message.remote_id >> kAttachmentShift == config_.nics[own->nic].attachment;
     default:
       return message.remote_id >> kAttachmentShift == config_.nics[own->nic].attachment;
   }
