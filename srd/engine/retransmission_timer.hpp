@@ -9,6 +9,7 @@
 //   measured, and a wait that fell back to the old estimate would go on sending everything twice.
 // - the wait before a question, four times as long: nothing is in flight, and yet the peer owes
 //   something (bytes of a read, credits). The answer to a question is waited for like any packet's.
+//   Where the request for credits itself may be lost, the wait is shorter (CreditBalance).
 //
 // Before the first round trip is measured packets are asked for after retransmit_wait(), and taken
 // for lost only after max_rto: they may be waiting behind the first windows of any number of other
@@ -122,10 +123,11 @@ class RetransmissionTimer {
     return question_open() ? asked_at_ + retransmit_wait_
                            : last_progress_ + kWaitsBeforeQuestion * retransmit_wait_;
   }
-  // The same where it owes credits: the bytes of a read do not bring any.
-  [[nodiscard]] TimePoint credit_question_due() const {
+  // The same where it owes credits, after so many times the wait for an answer: the bytes of a read
+  // do not bring any.
+  [[nodiscard]] TimePoint credit_question_due(int waits) const {
     return asked_at_ > last_ack_ ? asked_at_ + retransmit_wait_
-                                 : last_ack_ + kWaitsBeforeQuestion * retransmit_wait_;
+                                 : last_ack_ + waits * retransmit_wait_;
   }
   // Nothing has come since the latest question.
   [[nodiscard]] bool question_open() const { return asked_at_ > last_progress_; }

@@ -80,7 +80,8 @@ bool Sender::owed_by_peer() const {
 }
 
 TimePoint Sender::question_due() const {
-  return has_work() && !has_credit() ? timer_.credit_question_due() : timer_.question_due();
+  return has_work() && !has_credit() ? timer_.credit_question_due(credits_.waits_before_question())
+                                     : timer_.question_due();
 }
 
 // A peer that owes us something may have died meanwhile: ask, and count silence as timeouts.

@@ -34,6 +34,8 @@ void CreditBalance::on_lost(Bytes bytes) {
 void CreditBalance::on_requested(TimePoint now, Bytes share) {
   share_ = share;
   const bool begins = asked_ <= allowed_;
+  const bool repeated = demanded() <= asked_;
+  repeats_ = repeated ? static_cast<std::uint8_t>(std::min(repeats_ + 1, kMaxWaits)) : 0;
   asked_ = std::max(asked_, demanded());
   if (begins) {
     begin_round(now + first_grant_);
@@ -51,6 +53,7 @@ void CreditBalance::begin_round(TimePoint at) {
 void CreditBalance::take_grant(TimePoint now, Bytes granted, UsualOverdraft& usual) {
   needed_ = needed_ || spent_ > allowed_ || (wants_more() && !may_send());
   allowed_ += granted;
+  heard_ = allowed_ > heard_ ? asked_ : heard_;
   if (now - round_began_ >= first_grant_ || allowed_ >= asked_) {
     learn(now, usual);
     begin_round(now);

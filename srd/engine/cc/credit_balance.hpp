@@ -93,6 +93,13 @@ class CreditBalance {
   }
   // It was told, and what is the sender's share of its own line now.
   void on_requested(TimePoint now, Bytes share);
+  // How many times as long as for an answer it waits for grants before it asks again. While the
+  // receiver has granted nothing of what it was asked for last, the request may be lost, and nobody
+  // will ever grant that; once it has, or has been asked often, the sender's turn is far away.
+  [[nodiscard]] int waits_before_question() const {
+    const bool in_doubt = heard_ < asked_ && allowed_ >= heard_;
+    return in_doubt ? std::min(1 << repeats_, kMaxWaits) : kMaxWaits;
+  }
 
   // Bytes that may be sent before they are granted.
   [[nodiscard]] Bytes overdraft() const { return known_ ? overdraft_ : first_overdraft(); }
@@ -106,6 +113,7 @@ class CreditBalance {
   static constexpr Bytes kMaxOpen = (Bytes{1} << 30) * kBytesPerCredit;
   // What may leave in any case while nothing is known.
   static constexpr Bytes kFirstPackets = 2;
+  static constexpr int kMaxWaits = 4;
 
   // The demand, in whole credits.
   [[nodiscard]] Bytes demanded() const {
@@ -129,7 +137,9 @@ class CreditBalance {
   Bytes spent_ = 0;
   Bytes allowed_ = 0;
   Bytes asked_ = 0;
-  Bytes overdraft_ = 0;  // not known: the usual one
+  Bytes heard_ = 0;           // of that the receiver knows, for it has granted some of it
+  std::uint8_t repeats_ = 0;  // of the latest request, up to where they change nothing
+  Bytes overdraft_ = 0;       // not known: the usual one
   Bytes packet_ = 0;
   Bytes window_ = 0;
   bool known_ = false;  // the overdraft: this receiver has shown it

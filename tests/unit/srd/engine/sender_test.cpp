@@ -436,6 +436,20 @@ TEST_F(RationedSender, AsksForCreditsAndWaitsForThem) {
   EXPECT_NE(sender_.next_deadline(), kNever) << "the request may be lost";
 }
 
+// Acknowledgements of what left together with the request do not say that it was heard.
+TEST_F(RationedSender, AsksAgainSoonIfTheRequestIsLost) {
+  (void)request(WorkKind::write, 32);
+  const auto packets = transmit_all();
+  now_ += parts_.config.base_rtt;
+  acknowledge(kFirst.plus(static_cast<std::uint32_t>(packets.size()) - 1));  // one was the request
+  ASSERT_FALSE(transmit());
+  const TimePoint acknowledged = now_;
+  pass();
+  EXPECT_LE(now_ - acknowledged, 2 * (parts_.patience.min_rto + parts_.patience.ack_delay));
+  EXPECT_TRUE(transmit());
+  EXPECT_EQ(parts_.counters.credit_requests, 2U);
+}
+
 TEST_F(RationedSender, AfterARestartItAsksAnew) {
   (void)request(WorkKind::write, 32);
   (void)transmit_all();
