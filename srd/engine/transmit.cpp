@@ -368,6 +368,8 @@ std::uint32_t Sender::fill_response(const Work& work, const SendSlot& slot, std:
   if (source.status != Status::ok) {
     header.common.flags |= wire::kReadFailed;
     header.key = static_cast<std::uint8_t>(source.status);
+    // The bytes that were wanted, for the first time or again, will not leave.
+    credits_.give_up(slot.attempt == 0 ? length : slot.length);
     return 0;
   }
   out.payload[0] = source.placement == Placement::phantom

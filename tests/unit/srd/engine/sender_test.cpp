@@ -82,6 +82,21 @@ class SenderTest : public ::testing::Test {
     return static_cast<PacketType>(header.common.type);
   }
 
+  // The peer grants so many credits, in all, and says nothing else.
+  void grant(std::uint32_t credits) {
+    wire::AckHeader header{};
+    header.common.version = wire::kVersion;
+    header.common.type = static_cast<std::uint8_t>(PacketType::ack);
+    header.common.source_life = 1;
+    header.common.destination_life = 1;
+    header.common.flags = wire::kNoWindow | wire::kCreditValid;
+    header.credit = credits;
+    std::array<std::byte, sizeof header> bytes{};
+    wire::store(bytes.data(), header);
+    const auto packet = wire::parse_packet(bytes);
+    ASSERT_TRUE(packet.ok());
+    sender_.on_ack(now_, now_, packet);
+  }
   // Everything before `cumulative` has arrived, and the numbers in `word`, of the 64 around it.
   void acknowledge(Psn cumulative, std::uint64_t word = 0) { tell(cumulative, word, {}); }
   // The peer tells the outcome of one packet.
@@ -448,6 +463,22 @@ TEST_F(RationedSender, AsksAgainSoonIfTheRequestIsLost) {
   EXPECT_LE(now_ - acknowledged, 2 * (parts_.patience.min_rto + parts_.patience.ack_delay));
   EXPECT_TRUE(transmit());
   EXPECT_EQ(parts_.counters.credit_requests, 2U);
+}
+
+// Bytes of a read that cannot be read any more never leave: what was granted for them is no credit
+// for others, which would make a sender whose reads fail as good as unrationed.
+TEST_F(RationedSender, KeepsNoCreditForAReadThatFails) {
+  const auto [index, response] = parts_.works.begin_response(peer_, kQpn, kTheirs, 32 * kMtu);
+  response->packets = 32;
+  response->key = 5;  // of no region
+  sender_.enqueue_response(index, *response);
+  (void)transmit_all();
+  grant(16 * kMtu / wire::kCreditUnit + 1);  // all that was asked for
+  (void)transmit_all();
+  ASSERT_EQ(parts_.counters.data_pkts, 32U);
+  acknowledge(kFirst.plus(32));
+  (void)request(WorkKind::write, 32);
+  EXPECT_LT(transmit_all().size(), 8U);
 }
 
 TEST_F(RationedSender, AfterARestartItAsksAnew) {
