@@ -112,6 +112,10 @@ struct Comm {
   std::vector<std::unique_ptr<CommRegion>> regions;
 
   [[nodiscard]] bool usable() const { return state == State::open || state == State::connecting; }
+  // Whether the other end may be open and wait. It is if this one failed for what was done here.
+  [[nodiscard]] bool owes_goodbye() const {
+    return state == State::open || (state == State::failed && failure == Outcome::invalid_usage);
+  }
   [[nodiscard]] bool is(std::uint32_t other_nonce, srd::PeerId peer) const {
     return nonce == other_nonce && partner.peer == peer && state != State::closed;
   }

@@ -183,7 +183,7 @@ void Core::give_up(Table<C>& table, C& connection, std::uint8_t goodbye_flags) {
     (void)engine_.memory().erase(region->key);
   }
   connection.regions.clear();
-  if (connection.state == Comm::State::open) {
+  if (connection.owes_goodbye()) {
     ControlHeader goodbye;
     goodbye.kind = static_cast<std::uint8_t>(ControlKind::goodbye);
     goodbye.flags = goodbye_flags;

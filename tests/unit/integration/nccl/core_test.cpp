@@ -263,6 +263,32 @@ TEST(NcclCore, ClosedSenderGivesItsMemoryBackAndTheReceiverIsTold) {
   EXPECT_TRUE(line.lab.run_until([&] { return line.lab.engine(0).outstanding() == 0; }));
 }
 
+// As NCCL does when it aborts: an end whose memory is taken back under way fails at once, and yet
+// says good-bye when it is closed. Nothing else would end what waits at the other end, whose peer
+// lives.
+TEST(NcclCore, EndThatFailedForItsMemoryTellsTheOtherOneWhenItIsClosed) {
+  for (const bool receives : {false, true}) {
+    for (const bool under_way : {false, true}) {
+      SCOPED_TRACE(receives ? "receiver" : "sender");
+      SCOPED_TRACE(under_way ? "with a message under way" : "with one that waits");
+      Line line(std::size_t{1} << 20);
+      Request* const received = line.receive(0, line.in.size(), 1);
+      Request* const sent = line.send(0, line.out.size(), under_way ? 1 : 2);
+      line.lab.run_for(30us);
+      if (receives) {
+        EXPECT_TRUE(line.lab.core(1).deregister(*line.ends.receiver, line.in_region));
+        line.lab.core(1).close(*line.ends.receiver);
+        EXPECT_EQ(line.outcome(sent), Outcome::remote_error);
+      } else {
+        EXPECT_TRUE(line.lab.core(0).deregister(*line.ends.sender, line.out_region));
+        line.lab.run_for(1ms);  // the engine has given the memory back
+        line.lab.core(0).close(*line.ends.sender);
+        EXPECT_EQ(line.outcome(received), Outcome::remote_error);
+      }
+    }
+  }
+}
+
 // NCCL asks how what it has posted ends, and a post that fails where the other end was closed a
 // moment before would be another thing by chance. The memory is given back as usual.
 TEST(NcclCore, WhatIsPostedAfterTheOtherEndHasClosedEndsWhenItIsTested) {
