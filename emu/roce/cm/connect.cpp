@@ -348,10 +348,19 @@ void Manager::part(TimePoint now, std::uint32_t slot) {
       break;
     }
     case Phase::request_received:
-    case Phase::reply_sent:
     case Phase::reply_received:
       (void)send_reject(now, slot, Reason::consumer, {});
       break;
+    case Phase::reply_sent: {
+      // The peer may count on the connection already, and then it sends nothing that would be
+      // answered.
+      Message message = answer_of(id, wire::CmKind::reject);
+      message.reason = static_cast<std::uint16_t>(Reason::consumer);
+      message.refused_kind = kAboutNeither;
+      wire::write_cm(message, id.mad);
+      post_last_words(id, /*are_said_before=*/false);
+      break;
+    }
     case Phase::established:
       wire::write_cm(disconnect_of(slot), id.mad);
       post_last_words(id, /*are_said_before=*/false);

@@ -304,6 +304,24 @@ TEST(Connect, APeerThatLeavesBeforeItIsReadyIsHeard) {
   EXPECT_TRUE(world.heard[1].empty());
 }
 
+// Nor may the network lose it: the peer counts on the connection, and nobody would say it again.
+TEST(Connect, WhatAPeerSaysThatLeavesBeforeItIsReadyMayBeLost) {
+  World world(2);
+  (void)world.listener(0);
+  const Handle active = world.routed(1, 0);
+  ASSERT_EQ(world.managers[1]->connect(world.now, active, parameters_of(1)), 0);
+  const Event request = world.next(0);
+  const ConnectParameters parameters = parameters_of(2);
+  ASSERT_EQ(world.managers[0]->accept(world.now, request.connection, &parameters), 0);
+  EXPECT_EQ(world.next(1).kind, EventKind::connect_response);
+  ASSERT_EQ(world.managers[1]->accept(world.now, active, nullptr), 0);
+  world.fate = LoseFirst{wire::CmKind::reject};
+  world.managers[0]->destroy(world.now, request.connection);
+  EXPECT_EQ(world.next(1).kind, EventKind::rejected);
+  world.run();
+  EXPECT_TRUE(world.heard[1].empty());
+}
+
 // The second request is dropped, and heard when it is repeated.
 TEST(Connect, ABacklogThatIsFullAnswersLater) {
   World world(2);
