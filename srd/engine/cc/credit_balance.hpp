@@ -89,7 +89,7 @@ class CreditBalance {
   // True if the receiver should hear of a larger demand than the last one it was told. Not while
   // there is enough to go on with, granted or asked for: each packet that is lost is wanted again.
   [[nodiscard]] bool should_request() const {
-    return demanded() > asked_ && asked_ <= spent_ + std::min(2 * window_, kMaxOpen);
+    return demanded() > asked_ && asked_ <= spent_ + std::min(ahead() / 8, kMaxOpen);
   }
   // It was told, and what is the sender's share of its own line now.
   void on_requested(TimePoint now, Bytes share);
@@ -105,9 +105,11 @@ class CreditBalance {
   [[nodiscard]] Bytes overdraft() const { return known_ ? overdraft_ : first_overdraft(); }
 
  private:
-  // First windows that are asked for at a time. Chosen: nearly all of them are used up between two
-  // requests, so that these are rare, and what is given up costs the others few round trips.
-  static constexpr Bytes kWindowsAsked = 16;
+  // Shares of the line that are asked for at a time. Chosen: nearly all of them are used up between
+  // two requests, so that these are rare, and what is given up costs the others few round trips.
+  static constexpr Bytes kSharesAsked = 16;
+  // But so many windows at least, so that a sender to many peers need not ask for each packet.
+  static constexpr Bytes kWindowsAsked = 2;
   // What may be asked for and not granted yet. Both ends compare counts modulo 2^32, which says
   // which one is later up to half of that.
   static constexpr Bytes kMaxOpen = (Bytes{1} << 30) * kBytesPerCredit;
@@ -115,10 +117,14 @@ class CreditBalance {
   static constexpr Bytes kFirstPackets = 2;
   static constexpr int kMaxWaits = 4;
 
+  // How much is asked for at a time. The receiver cannot know that its sender has others to serve:
+  // what it grants beyond the share that the line has for it is its other senders' loss.
+  [[nodiscard]] Bytes ahead() const {
+    return std::max(kSharesAsked * share_, kWindowsAsked * window_);
+  }
   // The demand, in whole credits.
   [[nodiscard]] Bytes demanded() const {
-    const Bytes open =
-        std::min((kWindowsAsked * window_ / kBytesPerCredit + 1) * kBytesPerCredit, kMaxOpen);
+    const Bytes open = std::min((ahead() / kBytesPerCredit + 1) * kBytesPerCredit, kMaxOpen);
     const Bytes whole = (wanted_ + kBytesPerCredit - 1) / kBytesPerCredit * kBytesPerCredit;
     return std::min(whole, allowed_ + open);
   }

@@ -350,14 +350,14 @@ TEST(CreditBalance, WorksAcrossTheWrapOfTheCounts) {
   constexpr std::uint32_t kStep = 0x30000000;
   UsualOverdraft usual;
   CreditBalance balance{
-      {.packet = kPacket, .window = kLarge, .share = 0, .first_grant = kRoundTrip}, usual};
+      {.packet = kPacket, .window = kLarge, .share = kLarge, .first_grant = kRoundTrip}, usual};
   Bytes sent = 0;
   std::uint32_t granted = 0;
   for (int i = 0; i < 20; ++i) {
     const TimePoint now = time_at(i * 1ms);
     balance.want(Bytes{kStep} * 256);
     ASSERT_TRUE(balance.should_request());
-    balance.on_requested(now, kWindow);
+    balance.on_requested(now, kLarge);
     balance.on_sent(2 * kPacket);
     balance.on_lost(2 * kPacket);  // wherever the counts stand
     granted += kStep;
@@ -415,6 +415,25 @@ TEST(CreditBalance, AsksForNoMoreThanAFewWindows) {
       (void)send_all(balance);
     }
     EXPECT_GE((demand - granted) * 256 + 256, kWindow);
+  }
+}
+
+// What a receiver grants to a sender that serves many others is not used soon, and its other
+// senders could have used it.
+TEST(CreditBalance, AsksForItsShareOfTheLine) {
+  for (const Bytes sharers : {1, 4, 32, 1000}) {
+    UsualOverdraft usual;
+    CreditBalance balance = balance_of({}, kWindow / sharers);
+    balance.want(Bytes{1} << 30);
+    ASSERT_TRUE(balance.should_request());
+    balance.on_requested(time_at(0us), kWindow / sharers);
+    const Bytes asked = Bytes{balance.demand()} * 256;
+    EXPECT_LE(asked, std::max(16 * kWindow / sharers, 2 * kWindow) + 256);
+    EXPECT_GE(asked, 2 * kWindow);
+    // And again before it has been used up, whatever the share.
+    balance.on_grant(time_at(10us), balance.demand(), usual);
+    balance.on_sent(asked - 2 * kWindow / sharers);
+    EXPECT_TRUE(balance.should_request());
   }
 }
 
