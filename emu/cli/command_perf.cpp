@@ -95,6 +95,10 @@ std::string mistake_in(const PerfOptions& options) {
   if (options.io != "ring" && options.io != "udp" && !options.io.starts_with(kDpdk)) {
     return fmt::format("there is no --io {}; there are: ring, udp, dpdk:DEVICE", options.io);
   }
+  if (options.io != "ring" &&
+      (options.through_weftd || !options.topology.empty() || options.dilation != 1)) {
+    return "--through-weftd, --topology and --dilation need --io ring, which is weftd's";
+  }
   for (const std::string& fault : options.faults) {
     if (options.io == "ring") {
       break;  // weftd says what is wrong with it
