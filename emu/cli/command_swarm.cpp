@@ -65,9 +65,10 @@ class Runner {
   explicit Runner(const Options& options) : options_(options) {}
 
   const swarm::Tally& run() {
-    const std::uint32_t count = options_.threads != 0
-                                    ? options_.threads
-                                    : std::max(1U, std::thread::hardware_concurrency());
+    const std::uint64_t wanted = options_.threads != 0
+                                     ? options_.threads
+                                     : std::max(1U, std::thread::hardware_concurrency());
+    const std::uint64_t count = std::clamp<std::uint64_t>(options_.seeds, 1, wanted);
     std::vector<std::thread> threads;
     threads.reserve(count);
     try {

@@ -449,14 +449,16 @@ void YamlMap::finish() {
 
 Result<std::string> read_text_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (in && in.peek() != std::ifstream::traits_type::eof()) {
-    text << in.rdbuf();
+  std::string content;
+  std::vector<char> part(std::size_t{1} << 16);
+  // A device or a pipe may have no end.
+  while (in && content.size() <= kMaxFile) {
+    in.read(part.data(), static_cast<std::streamsize>(part.size()));
+    content.append(part.data(), static_cast<std::size_t>(in.gcount()));
   }
   if (in.bad() || !in.is_open()) {
     return fail(ErrorCode::io_error, path + ": cannot be read; check the name and the permissions");
   }
-  std::string content = text.str();
   if (content.size() > kMaxFile) {
     return fail(ErrorCode::invalid_argument, path + ": larger than 256 MiB");
   }

@@ -147,7 +147,7 @@ void Sender::take_grant(TimePoint arrived, std::uint32_t granted) {
 
 // The new life knows of no demand, so credits are asked for anew, for all that has not left yet.
 void Sender::restart() {
-  credits_ = first_credits(1);
+  credits_ = first_credits(sharers_of(parts_));
   peer_.works.for_each(parts_.works.slab(), [&](std::uint32_t index) {
     credits_.want(parts_.unsent_bytes(parts_.works[index]));
   });
