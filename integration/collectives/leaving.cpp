@@ -93,16 +93,16 @@ bool Leaving::look(End& end) {
 void Leaving::leave(End& end) {
   std::byte* const begin = end.held.data();
   std::byte* const stop = begin + end.held.buffer.size();
-  // Only the memory of a send was filled with this byte, after its deregMr.
-  if (!end.sends && std::find(begin, stop, kTakenBack) != stop) {
-    end.mistake = "what rank " + std::to_string(end.peer) +
-                  " wrote into the memory of a send after deregMr was sent to it";
-  }
   require(net_.deregister_memory(end.held.connection, end.held.memory), "deregMr");
   if (end.sends) {
     std::fill(begin, stop, kTakenBack);
   }
   end.left.assign(begin, stop);
+  // Only the memory of a send was filled with this byte, after its deregMr.
+  if (!end.sends && std::find(end.left.begin(), end.left.end(), kTakenBack) != end.left.end()) {
+    end.mistake = "what rank " + std::to_string(end.peer) +
+                  " wrote into the memory of a send after deregMr was sent to it";
+  }
   require(
       end.sends ? net_.close_send(end.held.connection) : net_.close_receive(end.held.connection),
       end.sends ? "closeSend" : "closeRecv");

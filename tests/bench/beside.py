@@ -137,6 +137,13 @@ def parsed(description, rows, marks):
     return options
 
 
+def put_between(file, marks, text):
+    path = Path(file)
+    begin, end = marks
+    before, rest = path.read_text(encoding="utf-8").split(begin)
+    path.write_text(before + begin + f"\n{text}\n" + end + rest.split(end)[1], encoding="utf-8")
+
+
 def main(description, script, make_bench, check_yardsticks, cases):
     """`cases(bench)`: name: what is asked for (how many times as fast as each peer), how it is
     measured. The table goes between two marks, of which the first one names the script."""
@@ -168,9 +175,6 @@ def main(description, script, make_bench, check_yardsticks, cases):
     if options.write and failed:
         print(f"{options.write} is left as it was: {failed} rows have failed", file=sys.stderr)
     elif options.write:
-        path = Path(options.write)
-        begin, end = marks
-        before, rest = path.read_text(encoding="utf-8").split(begin)
-        path.write_text(before + begin + f"\n{state}; medians of {options.rounds} rounds.\n\n"
-                        + "\n".join(table) + "\n" + end + rest.split(end)[1], encoding="utf-8")
+        put_between(options.write, marks,
+                    f"{state}; medians of {options.rounds} rounds.\n\n" + "\n".join(table))
     return 1 if failed else 0
