@@ -8,6 +8,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <string_view>
 #include <type_traits>
 
@@ -187,6 +188,11 @@ bool take(void* library, std::optional<int> version, LoadedNet& found) {
 }  // namespace
 
 weft::Result<LoadedNet> load_net(const std::string& file, std::optional<int> version) {
+  // One rank after another, as NCCL does it: what the library's constructors have written is then
+  // there for all threads, and the thread sanitizer, which does not see the loader's own lock,
+  // knows.
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
   // Never closed: a plugin may have threads, and hooks that run at the process's end.
   void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {

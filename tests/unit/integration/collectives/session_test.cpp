@@ -54,8 +54,12 @@ Outcome run(const SessionOptions& options) {
   Board& board = Board::create(memory, options.ranks, options.channels);
   RankProcesses ranks(board, {.run =
                                   [&](std::uint32_t rank) {
-                                    ::unsetenv("WEFT_SOCKET");
-                                    (void)::freopen("/dev/null", "w", stdout);
+                                    // Once in a process, whose ranks may be threads.
+                                    static const bool quiet = [] {
+                                      ::unsetenv("WEFT_SOCKET");
+                                      return ::freopen("/dev/null", "w", stdout) != nullptr;
+                                    }();
+                                    (void)quiet;
                                     try {
                                       return run_session(options, rank, board) ? 0 : 1;
                                     } catch (const std::exception& error) {
