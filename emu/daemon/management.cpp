@@ -72,7 +72,8 @@ wire::CmMessage refusing(const wire::CmMessage& request) {
 
 }  // namespace
 
-ManagementRoute route_management(const ServiceOwners& services, std::span<const std::byte> packet) {
+ManagementRoute route_management(const ServiceOwners& services, RecentRequests& requests,
+                                 const srd::Address& from, std::span<const std::byte> packet) {
   wire::Packet headers;
   const auto mad = mad_of(packet, headers);
   if (mad.empty()) {
@@ -90,18 +91,24 @@ ManagementRoute route_management(const ServiceOwners& services, std::span<const 
     case wire::CmKind::sidr_request: {
       const bool foreign = wire::is_method_service(message->service_id);
       const std::uint16_t owner = foreign ? std::uint16_t{0} : services.owner(message->service_id);
-      return {.place = owner,
-              .refuse = owner == 0,
-              .ends = false,
-              .asks = message->kind == wire::CmKind::request};
+      if (owner != 0 && message->kind == wire::CmKind::request) {
+        requests.note(from, message->local_id, owner);
+      }
+      return {.place = owner, .refuse = owner == 0, .ends = false};
     }
     case wire::CmKind::sidr_reply:
       return {.place = message->local_id >> kAttachmentShift, .refuse = false, .ends = false};
+    case wire::CmKind::reject:
+      if (message->remote_id == 0) {
+        return {.place = requests.attachment_of(from, message->local_id),
+                .refuse = false,
+                .ends = false};
+      }
+      [[fallthrough]];
     default:
       return {.place = message->remote_id >> kAttachmentShift,
               .refuse = false,
-              .ends = message->kind == wire::CmKind::disconnect_request,
-              .takes_back = message->kind == wire::CmKind::reject && message->remote_id == 0};
+              .ends = message->kind == wire::CmKind::disconnect_request};
   }
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "emu/daemon/recent_requests.hpp"
 #include "emu/daemon/service_owners.hpp"
 
 namespace weft::daemon {
@@ -17,17 +18,15 @@ struct ManagementRoute {
   std::uint32_t place = 0;
   bool refuse = false;
   bool ends = false;  // DREQ: the kernel answers it for a process that has gone
-  bool asks = false;  // REQ
-  // REJ of who has given up waiting for an answer and knows no number to name: it is for whichever
-  // process the REQ came to.
-  bool takes_back = false;
 };
 
 // `packet`: BTH to ICRC. Of connection management REQ and SIDR_REQ name a service; the others, the
 // communication id of the process that they are for, which begins with its attachment. Of other
 // classes requests are for the process that has claimed their method, as a service; answers name
-// the agent that has asked, whose number begins with the attachment.
+// the agent that has asked, whose number begins with the attachment. A REJ that names nobody takes
+// back a REQ `from` the same address, and follows it; each REQ is noted in `requests` for that.
 [[nodiscard]] ManagementRoute route_management(const ServiceOwners& services,
+                                               RecentRequests& requests, const srd::Address& from,
                                                std::span<const std::byte> packet);
 
 // The frame with which a kernel answers the one in `frame` where it is for no process: REJ or

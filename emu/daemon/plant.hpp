@@ -13,6 +13,7 @@
 
 #include "emu/daemon/groups.hpp"
 #include "emu/daemon/loans.hpp"
+#include "emu/daemon/recent_requests.hpp"
 #include "emu/daemon/service_owners.hpp"
 #include "srd/base/result.hpp"
 #include "srd/base/time.hpp"
@@ -50,9 +51,8 @@ struct Slot {
   std::size_t ring_bytes = 0;
   std::int32_t pid = 0;
   bool direct_rings = true;
-  bool doomed = false;   // nothing is delivered to it any more
-  bool invited = false;  // a request for a connection has come for it
-  bool told = false;     // the control thread knows that the ring is broken
+  bool doomed = false;  // nothing is delivered to it any more
+  bool told = false;    // the control thread knows that the ring is broken
   SlotCounters counters;
 
   // The process has left, or lost its place: what is in its ring is still forwarded, up to a limit.
@@ -61,7 +61,7 @@ struct Slot {
   std::uint32_t last_bursts = 0;
 
   // Where its previous frame went: most frames go the same way, and save a look-up.
-  const PlantNic* last_nic = nullptr;
+  PlantNic* last_nic = nullptr;
   std::uint32_t last_target = 0;  // a serial
   // Targets for which a direct ring was asked for already, by serial.
   std::array<std::uint32_t, kAsked> asked{};
@@ -85,6 +85,7 @@ struct PlantNic {
   std::array<std::unique_ptr<Slot>, kSlotsPerNic> slots;
   std::bitset<kSlotsPerNic> left;  // whose process has gone: not those that a new weftd waits for
   ServiceOwners services;
+  RecentRequests requests;
 };
 
 class Plant {

@@ -149,7 +149,7 @@ bool Switchboard::forward(TimePoint now, Slot& from, std::span<const std::byte> 
     send_to_group(now, from, steering, head, frame, info);
     return true;
   }
-  const PlantNic* nic = nic_of(from, steering.destination());
+  PlantNic* const nic = nic_of(from, steering.destination());
   if (nic == nullptr) [[unlikely]] {
     if (outside_ != nullptr) {
       return send_outside(now, from, steering, head, frame, info);
@@ -194,7 +194,7 @@ FrameSource Switchboard::source_of(const Slot& from) {
           (steering.packet.sender.value() == from.attachment && steering.packet.life == from.life));
 }
 
-const PlantNic* Switchboard::nic_of(Slot& from, const srd::Address& called) {
+PlantNic* Switchboard::nic_of(Slot& from, const srd::Address& called) {
   const srd::Address address = Protocols::nic_of(called);
   if (from.last_nic == nullptr || from.last_nic->address != address) {
     from.last_nic = plant_.find(address);
@@ -217,7 +217,7 @@ bool Switchboard::enter_fabric(TimePoint now, Slot& from, const PlantNic& nic,
 }
 
 void Switchboard::arrive(const FrameDelivery& arrival) {
-  const PlantNic& nic = *plant_.nics()[arrival.port];
+  PlantNic& nic = *plant_.nics()[arrival.port];
   if (arrival.frame.empty()) {
     drop(FrameDrop::corrupted, arrival.frame);
     return;
@@ -256,23 +256,15 @@ bool Switchboard::is_still_from(const FrameDelivery& arrival, const Head& head) 
 
 // Steered by a copy, as the process can write into its ring meanwhile; what goes on is the frame.
 // As on a wire: what finds no room is lost, and the sender's retries make up for it.
-void Switchboard::steer_management(const PlantNic& nic, const Head& head,
+void Switchboard::steer_management(PlantNic& nic, const Head& head,
                                    std::span<const std::byte> frame, const srd::RecordInfo& info) {
   constexpr std::size_t kMaxManagement = 512;
   std::array<std::byte, kMaxManagement> copy;
   const auto message = std::span(copy).first(std::min(frame.size(), kMaxManagement));
   std::memcpy(message.data(), frame.data(), message.size());
   const auto flow = net::FlowKey::parse(message);
-  const ManagementRoute route = route_management(nic.services, flow.payload());
-  if (route.takes_back) {
-    for (const auto& slot : nic.slots) {
-      if (slot != nullptr && slot->invited && !slot->doomed &&
-          !copy_to_ring(kNever, *slot, head, frame, info)) {
-        drop(FrameDrop::not_receiving, frame);
-      }
-    }
-    return;
-  }
+  const ManagementRoute route = route_management(
+      nic.services, nic.requests, flow.claimed_source().value_or(srd::Address{}), flow.payload());
   Slot* to = slot_of(nic, route.place);
   if (route.refuse || (route.ends && to == nullptr && route.place < nic.left.size() &&
                        nic.left.test(route.place))) {
@@ -281,9 +273,6 @@ void Switchboard::steer_management(const PlantNic& nic, const Head& head,
       send_for(nic, answer);
       return;
     }
-  }
-  if (to != nullptr) {
-    to->invited = to->invited || route.asks;
   }
   if (to == nullptr || !copy_to_ring(kNever, *to, head, frame, info)) {
     drop(to == nullptr ? FrameDrop::no_process : FrameDrop::not_receiving, frame);
@@ -295,7 +284,7 @@ void Switchboard::send_for(const PlantNic& nic, std::span<const std::byte> frame
   const Head head(frame);
   const auto flow = net::FlowKey::parse(head.span());
   const auto steering = read(flow);
-  const PlantNic* const to =
+  PlantNic* const to =
       steering.packet.known ? plant_.find(Protocols::nic_of(steering.destination())) : nullptr;
   FrameDelivery arrival{.port = to == nullptr ? 0 : to->port,
                         .record = {.flags = srd::kRecordUnchecked, .time = 0},

@@ -112,7 +112,7 @@ class Switchboard {
   [[nodiscard]] static bool is_from(const PlantNic& nic, const FrameSource& from,
                                     const Steering& steering);
   [[nodiscard]] bool is_still_from(const FrameDelivery& arrival, const Head& head) const;
-  [[nodiscard]] const PlantNic* nic_of(Slot& from, const srd::Address& called);
+  [[nodiscard]] PlantNic* nic_of(Slot& from, const srd::Address& called);
   // Releases what is free of the ring of `from`, and calls loans in where too much is lent.
   void give_room(TimePoint now, Slot& from);
   [[nodiscard]] bool enter_fabric(TimePoint now, Slot& from, const PlantNic& nic,
@@ -144,7 +144,7 @@ class Switchboard {
   // The slot of the process that has this block of queue pair numbers on that NIC; nullptr: none,
   // or one that is leaving.
   [[nodiscard]] static Slot* slot_of(const PlantNic& nic, std::uint32_t block);
-  void steer_management(const PlantNic& nic, const Head& head, std::span<const std::byte> frame,
+  void steer_management(PlantNic& nic, const Head& head, std::span<const std::byte> frame,
                         const srd::RecordInfo& info);
   void send_for(const PlantNic& nic, std::span<const std::byte> frame);
   void send_to_group(TimePoint now, const Slot& from, const Steering& steering, const Head& head,

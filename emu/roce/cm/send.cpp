@@ -205,7 +205,7 @@ bool Manager::turns_round(const Outgoing& out) const {
       if (message.remote_id == 0) {
         return by_remote_id_.contains({guid_in(message), message.local_id});
       }
-      return message.remote_id >> kAttachmentShift == config_.nics[own->nic].attachment;
+      [[fallthrough]];
     default:
       return message.remote_id >> kAttachmentShift == config_.nics[own->nic].attachment;
   }

@@ -1,6 +1,6 @@
-// Owns the tests of the process to which a management datagram (MAD) goes, of other classes than
-// that of connections (roce_test.cpp): requests to the process that has claimed their method,
-// answers to the one that has asked.
+// Owns the tests of the process to which a management datagram (MAD) goes: requests to the process
+// that has claimed their method, answers to the one that has asked. What connections send is tested
+// with a weftd (roce_test.cpp), but for requests that are taken back.
 #include "emu/daemon/management.hpp"
 
 #include <gtest/gtest.h>
@@ -20,6 +20,7 @@ namespace {
 namespace wire = roce::wire;
 
 constexpr std::uint8_t kClass = 0x32;  // a class of vendors, told apart by OUI
+constexpr std::uint64_t kService = 0x1060000 + 7471;
 constexpr std::uint32_t kOui = 0x001405;
 constexpr std::uint16_t kOwner = 7;  // attachments
 constexpr std::uint8_t kAsker = 9;
@@ -38,7 +39,7 @@ class ManagementRouteTest : public ::testing::Test {
   }
   // The route of the first `size` bytes of `mad`, in a packet to queue pair 1, from the BTH to the
   // ICRC.
-  [[nodiscard]] ManagementRoute route(std::size_t size = wire::kMadSize) const {
+  [[nodiscard]] ManagementRoute route(std::size_t size = wire::kMadSize) {
     wire::Packet headers;
     headers.opcode = wire::opcode_of(wire::Transport::ud, wire::Operation::send_only);
     headers.destination_qpn = headers.source_qpn = 1;
@@ -47,7 +48,7 @@ class ManagementRouteTest : public ::testing::Test {
     packet.resize(wire::write_headers(headers, packet.data()));
     packet.insert(packet.end(), mad.begin(), mad.begin() + static_cast<std::ptrdiff_t>(size));
     packet.resize(packet.size() + wire::kIcrcSize);
-    return route_management(services, packet);
+    return route_management(services, requests, from, packet);
   }
   // The same with one byte changed.
   [[nodiscard]] ManagementRoute route_with(std::size_t at, unsigned value) {
@@ -57,7 +58,19 @@ class ManagementRouteTest : public ::testing::Test {
     return found;
   }
 
+  // Of a REQ, or of the REJ that takes it back.
+  [[nodiscard]] std::uint32_t place_of(wire::CmKind kind, std::uint32_t id) {
+    wire::CmMessage message;
+    message.kind = kind;
+    message.local_id = id;
+    message.service_id = kService;
+    wire::write_cm(message, mad);
+    return route().place;
+  }
+
   ServiceOwners services;
+  RecentRequests requests;
+  srd::Address from = srd::Address::v4(10, 0, 0, 1);
   std::array<std::byte, wire::kMadSize> mad{};
 };
 
@@ -99,6 +112,34 @@ TEST_F(ManagementRouteTest, MethodsAreNoServices) {
   const ManagementRoute found = route();
   EXPECT_EQ(found.place, 0U);
   EXPECT_TRUE(found.refuse);
+}
+
+TEST_F(ManagementRouteTest, WhatTakesARequestBackFollowsIt) {
+  ASSERT_TRUE(services.claim(kService, kOwner));
+  EXPECT_EQ(place_of(wire::CmKind::reject, 5), 0U) << "nobody has been asked";
+  EXPECT_EQ(place_of(wire::CmKind::request, 5), kOwner);
+  EXPECT_EQ(place_of(wire::CmKind::reject, 5), kOwner);
+  EXPECT_EQ(place_of(wire::CmKind::reject, 6), 0U);
+  from = srd::Address::v4(10, 0, 0, 2);
+  EXPECT_EQ(place_of(wire::CmKind::reject, 5), 0U) << "another sender's";
+  from = srd::Address::v4(10, 0, 0, 1);
+  services.release(kService, kOwner);
+  EXPECT_EQ(place_of(wire::CmKind::reject, 5), kOwner) << "it need not listen any more";
+  EXPECT_EQ(place_of(wire::CmKind::request, 7), 0U);
+  EXPECT_EQ(place_of(wire::CmKind::reject, 7), 0U) << "it was refused";
+}
+
+// A flood pushes out what was there before it, and holds no more memory than that.
+TEST_F(ManagementRouteTest, SoManyRequestsAreRemembered) {
+  ASSERT_TRUE(services.claim(kService, kOwner));
+  for (std::uint32_t id = 1; id <= RecentRequests::kMost; ++id) {
+    (void)place_of(wire::CmKind::request, id);
+  }
+  (void)place_of(wire::CmKind::request, 2);  // a repeated one takes no place
+  EXPECT_EQ(place_of(wire::CmKind::reject, 1), kOwner);
+  (void)place_of(wire::CmKind::request, RecentRequests::kMost + 1);
+  EXPECT_EQ(place_of(wire::CmKind::reject, 1), 0U);
+  EXPECT_EQ(place_of(wire::CmKind::reject, 2), kOwner);
 }
 
 }  // namespace
