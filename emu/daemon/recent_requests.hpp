@@ -17,7 +17,7 @@ namespace weft::daemon {
 class RecentRequests {
  public:
   // More than wait at the servers of a NIC as a rule. One that is forgotten ends by a time-out.
-  static constexpr std::size_t kMost = 4096;
+  static constexpr std::size_t kMax = 4096;
 
   // The request may be a repeated one, and its service another process's by now.
   void note(const srd::Address& from, std::uint32_t id, std::uint16_t attachment) {
@@ -26,7 +26,7 @@ class RecentRequests {
       return;
     }
     order_.push_back(key);
-    if (order_.size() > kMost) {
+    if (order_.size() > kMax) {
       attachments_.erase(order_.front());
       order_.pop_front();
     }

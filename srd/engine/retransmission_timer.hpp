@@ -40,6 +40,8 @@ struct RetransmissionTuning {
 // Its user says what happens, in the order in which it happens.
 class RetransmissionTimer {
  public:
+  static constexpr int kWaitsBeforeQuestion = 4;
+
   explicit RetransmissionTimer(const RetransmissionTuning& tuning) : rtt_(tuning.base_rtt) {
     update_waits(tuning);
   }
@@ -139,7 +141,6 @@ class RetransmissionTimer {
  private:
   static constexpr std::uint32_t kMaxBackoffShift = 6;
   static constexpr std::uint32_t kTimeoutsToDie = 3;  // at least, whatever the clock says
-  static constexpr int kWaitsBeforeQuestion = 4;
 
   void update_waits(const RetransmissionTuning& tuning) {
     const Duration base =

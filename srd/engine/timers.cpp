@@ -80,7 +80,8 @@ bool Sender::owed_by_peer() const {
 }
 
 TimePoint Sender::question_due() const {
-  return has_work() && !has_credit() ? timer_.credit_question_due(credits_.waits_before_question())
+  return has_work() && !has_credit() ? timer_.credit_question_due(credits_.waits_before_question(
+                                           RetransmissionTimer::kWaitsBeforeQuestion))
                                      : timer_.question_due();
 }
 

@@ -105,23 +105,10 @@ def machine(build):
             f"load {os.getloadavg()[0]:.1f} at the start; build type {build_type(build)}")
 
 
-def parsed(description, rows, marks):
-    """The options, after everything that would make an hour of measuring worthless."""
-    parser = argparse.ArgumentParser(description=description,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default="build/release")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--write", metavar="FILE")
-    parser.add_argument("what", nargs="*")
-    options = parser.parse_args()
+def check_places(parser, options, marks):
+    """Where it is measured, and where the table goes, before there is one."""
     if options.rounds < 1:
         parser.error("--rounds: at least 1")
-    if options.write and options.what:
-        parser.error("--write puts down all rows, measured at one time: leave out "
-                     + " ".join(options.what))
-    for each in options.what:
-        if not each or not any(name.startswith(each) for name in rows):
-            parser.error(f"no row begins with '{each}'; there are: " + "; ".join(rows))
     if not os.access(os.path.join(options.build, "emu/cli/weft"), os.X_OK):
         parser.error(f"there is no emu/cli/weft in {options.build}: build it, or name another "
                      "folder with --build")
@@ -134,6 +121,24 @@ def parsed(description, rows, marks):
         if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
             parser.error(f"--write: {options.write} has not each of the marks once, in this order: "
                          f"{begin} {end}")
+
+
+def parsed(description, rows, marks):
+    """The options, after everything that would make an hour of measuring worthless."""
+    parser = argparse.ArgumentParser(description=description,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build/release")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--write", metavar="FILE")
+    parser.add_argument("what", nargs="*")
+    options = parser.parse_args()
+    check_places(parser, options, marks)
+    if options.write and options.what:
+        parser.error("--write puts down all rows, measured at one time: leave out "
+                     + " ".join(options.what))
+    for each in options.what:
+        if not each or not any(name.startswith(each) for name in rows):
+            parser.error(f"no row begins with '{each}'; there are: " + "; ".join(rows))
     return options
 
 

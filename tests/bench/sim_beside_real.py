@@ -248,10 +248,15 @@ def parsed():
     parser.add_argument("--within", type=float, default=0.1)
     parser.add_argument("--write", metavar="FILE")
     options = parser.parse_args()
-    options.ranks = [int(ranks) for ranks in options.ranks.split(",")]
-    options.sizes = options.sizes.split(",")
-    if options.rounds < 1 or not all(2 <= ranks <= HOSTS for ranks in options.ranks):
-        parser.error(f"--rounds: at least 1; --ranks: 2 to {HOSTS}")
+    beside.check_places(parser, options, MARKS)
+    try:
+        options.ranks = [int(ranks) for ranks in options.ranks.split(",")]
+        options.sizes = options.sizes.split(",")
+        sizes = [bytes_of(size) for size in options.sizes]
+    except (ValueError, IndexError):
+        parser.error("--ranks: numbers with commas; --sizes: such as 1M,16M")
+    if not all(2 <= ranks <= HOSTS for ranks in options.ranks) or min(sizes) < 1:
+        parser.error(f"--ranks: 2 to {HOSTS}; --sizes: at least 1")
     return options
 
 
@@ -271,7 +276,9 @@ def main():
                 if wrong:
                     failed = True
                     print(f"{ranks} ranks, {size}: {wrong}", file=sys.stderr)
-    if options.write and not failed:
+    if options.write and failed:
+        print(f"{options.write} is left as it was: rows have failed", file=sys.stderr)
+    elif options.write:
         beside.put_between(options.write, MARKS,
                            f"{state}; microseconds of the network; medians of {options.rounds} "
                            "rounds (smallest to largest).\n\n" + "\n".join(table))

@@ -48,8 +48,7 @@ const char* to_string(PerfOperation operation) {
   return kNames[static_cast<std::size_t>(operation)];
 }
 
-void PerfEndpoint::start(PerfPlace place, bool block_when_idle,
-                         const std::string& congestion_control) {
+void PerfEndpoint::start(PerfPlace place, bool block_when_idle, const PerfTuning& tuning) {
   block_when_idle_ = block_when_idle;
   outbox_.resize(kMaxSize, std::byte{0});
   target_.resize(kMaxSize, std::byte{0});
@@ -57,9 +56,11 @@ void PerfEndpoint::start(PerfPlace place, bool block_when_idle,
   samples_.reserve(kMaxSamples);
   idler_ = srd::Idler(srd::process_idle(place.io->capabilities()));
   auto config = srd::process_config(place.io->capabilities(), place.attachment, place.life);
-  if (!congestion_control.empty()) {
-    config.congestion_control = congestion_control;
+  if (!tuning.congestion_control.empty()) {
+    config.congestion_control = tuning.congestion_control;
   }
+  config.paths = tuning.paths.value_or(config.paths);
+  config.path_run = tuning.path_run.value_or(config.path_run);
   unwrap(srd::validate(config, place.io->capabilities()));
   host_ = unwrap(Host::create(std::make_unique<srd::Engine>(config),
                               std::make_unique<WatchedIo>(std::move(place.io), watch_)));

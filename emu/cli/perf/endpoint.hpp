@@ -70,6 +70,13 @@ struct PerfPlace {
   std::unique_ptr<srd::PacketIo> io;
 };
 
+// What is another than suits the carrier; nothing, where it says nothing.
+struct PerfTuning {
+  std::string congestion_control;
+  std::optional<std::uint16_t> paths;
+  std::optional<std::uint8_t> path_run;
+};
+
 // Used by one thread of its process, with a board and a partner of its own. Both sides have to call
 // start() and run() with the same cases in the same order: barriers keep them in step, and `abort`
 // on the board makes both throw instead of waiting for ever.
@@ -82,7 +89,7 @@ class PerfEndpoint {
   PerfEndpoint(PerfBoard& board, int side) : board_(board), side_(side) {}
 
   // Joins the network and meets the other side. Throws std::runtime_error.
-  void start(PerfPlace place, bool block_when_idle, const std::string& congestion_control);
+  void start(PerfPlace place, bool block_when_idle, const PerfTuning& tuning);
   // Both sides, with the same case. The result is the client's.
   [[nodiscard]] PerfResult run(const PerfCase& perf_case);
 

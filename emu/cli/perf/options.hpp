@@ -26,7 +26,7 @@ struct PerfOptions {
   double dilation = 1;
   std::vector<std::string> faults;
   std::string capture;  // directory
-  std::string congestion_control;
+  PerfTuning tuning{};
   std::string eal;
   std::vector<std::string> peers{};
   std::size_t pairs = 1;

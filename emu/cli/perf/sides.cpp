@@ -122,7 +122,7 @@ int run_side(const PerfOptions& options, PairBoard& board, int pair, int side,
     // The capture lies nearest to the carrier: it shows what a fault on this side lets through.
     record(options, place, side);
     trouble(options, place, side);
-    endpoint.start(std::move(place), options.block, options.congestion_control);
+    endpoint.start(std::move(place), options.block, options.tuning);
     if (side == 0 && !options.json && options.pairs == 1) {
       print_head();
     }

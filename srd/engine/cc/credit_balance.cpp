@@ -35,7 +35,7 @@ void CreditBalance::on_requested(TimePoint now, Bytes share) {
   share_ = share;
   const bool begins = asked_ <= allowed_;
   const bool repeated = demanded() <= asked_;
-  repeats_ = repeated ? static_cast<std::uint8_t>(std::min(repeats_ + 1, kMaxWaits)) : 0;
+  repeats_ = repeated ? static_cast<std::uint8_t>(std::min(repeats_ + 1, kMaxRepeats)) : 0;
   asked_ = std::max(asked_, demanded());
   if (begins) {
     begin_round(now + first_grant_);

@@ -93,12 +93,12 @@ class CreditBalance {
   }
   // It was told, and what is the sender's share of its own line now.
   void on_requested(TimePoint now, Bytes share);
-  // How many times as long as for an answer it waits for grants before it asks again. While the
-  // receiver has granted nothing of what it was asked for last, the request may be lost, and nobody
-  // will ever grant that; once it has, or has been asked often, the sender's turn is far away.
-  [[nodiscard]] int waits_before_question() const {
+  // How many times as long as for an answer it waits for grants before it asks again: `patient`
+  // times as a rule. While the receiver has granted nothing of what it was asked for last, the
+  // request may be lost, and nobody will ever grant that: then once, and twice as long each time.
+  [[nodiscard]] int waits_before_question(int patient) const {
     const bool in_doubt = heard_ < asked_ && allowed_ >= heard_;
-    return in_doubt ? std::min(1 << repeats_, kMaxWaits) : kMaxWaits;
+    return in_doubt ? std::min(1 << repeats_, patient) : patient;
   }
 
   // Bytes that may be sent before they are granted.
@@ -115,7 +115,8 @@ class CreditBalance {
   static constexpr Bytes kMaxOpen = (Bytes{1} << 30) * kBytesPerCredit;
   // What may leave in any case while nothing is known.
   static constexpr Bytes kFirstPackets = 2;
-  static constexpr int kMaxWaits = 4;
+  // Waits do not double more often.
+  static constexpr int kMaxRepeats = 8;
 
   // How much is asked for at a time. The receiver cannot know that its sender has others to serve:
   // what it grants beyond the share that the line has for it is its other senders' loss.
@@ -143,8 +144,8 @@ class CreditBalance {
   Bytes spent_ = 0;
   Bytes allowed_ = 0;
   Bytes asked_ = 0;
-  Bytes heard_ = 0;           // of that the receiver knows, for it has granted some of it
-  std::uint8_t repeats_ = 0;  // of the latest request, up to where they change nothing
+  Bytes heard_ = 0;           // what was asked for when a grant last showed that it was heard
+  std::uint8_t repeats_ = 0;  // of the latest request
   Bytes overdraft_ = 0;       // not known: the usual one
   Bytes packet_ = 0;
   Bytes window_ = 0;

@@ -132,12 +132,12 @@ TEST_F(ManagementRouteTest, WhatTakesARequestBackFollowsIt) {
 // A flood pushes out what was there before it, and holds no more memory than that.
 TEST_F(ManagementRouteTest, SoManyRequestsAreRemembered) {
   ASSERT_TRUE(services.claim(kService, kOwner));
-  for (std::uint32_t id = 1; id <= RecentRequests::kMost; ++id) {
+  for (std::uint32_t id = 1; id <= RecentRequests::kMax; ++id) {
     (void)place_of(wire::CmKind::request, id);
   }
   (void)place_of(wire::CmKind::request, 2);  // a repeated one takes no place
   EXPECT_EQ(place_of(wire::CmKind::reject, 1), kOwner);
-  (void)place_of(wire::CmKind::request, RecentRequests::kMost + 1);
+  (void)place_of(wire::CmKind::request, RecentRequests::kMax + 1);
   EXPECT_EQ(place_of(wire::CmKind::reject, 1), 0U);
   EXPECT_EQ(place_of(wire::CmKind::reject, 2), kOwner);
 }

@@ -325,24 +325,24 @@ TEST(CreditBalance, IsImpatientWhileARequestMayBeLost) {
   CreditBalance balance = balance_of();
   balance.want(10 * kPacket);
   balance.on_requested(time_at(0us), kWindow);
-  EXPECT_EQ(balance.waits_before_question(), 1);
+  EXPECT_EQ(balance.waits_before_question(4), 1);
   balance.on_requested(time_at(10us), kWindow);
-  EXPECT_EQ(balance.waits_before_question(), 2);
+  EXPECT_EQ(balance.waits_before_question(4), 2);
   for (int i = 0; i < 300; ++i) {
     balance.on_requested(time_at(20us), kWindow);
-    ASSERT_EQ(balance.waits_before_question(), 4) << "after " << i << " more";
+    ASSERT_EQ(balance.waits_before_question(4), 4) << "after " << i << " more";
   }
   balance.on_grant(time_at(30us), 1, usual);
-  EXPECT_EQ(balance.waits_before_question(), 4) << "it was heard";
+  EXPECT_EQ(balance.waits_before_question(4), 4) << "it was heard";
   // So was the request for more, if anything beyond the one before is granted.
   const std::uint32_t before = balance.demand();
   balance.want(10 * kPacket);
   balance.on_requested(time_at(40us), kWindow);
-  EXPECT_EQ(balance.waits_before_question(), 4) << "grants for the one before are to come";
+  EXPECT_EQ(balance.waits_before_question(4), 4) << "grants for the one before are to come";
   balance.on_grant(time_at(50us), before, usual);
-  EXPECT_EQ(balance.waits_before_question(), 1);
+  EXPECT_EQ(balance.waits_before_question(4), 1);
   balance.on_grant(time_at(60us), before + 1, usual);
-  EXPECT_EQ(balance.waits_before_question(), 4);
+  EXPECT_EQ(balance.waits_before_question(4), 4);
 }
 
 TEST(CreditBalance, WorksAcrossTheWrapOfTheCounts) {
