@@ -201,9 +201,10 @@ void register_perf(CLI::App& program, Work& work) {
       ->check(CLI::IsMember(std::vector<std::string>(controls.begin(), controls.end())));
   perf->add_option("--paths", options->tuning.paths, "More or fewer than suit the carrier")
       ->check(CLI::Range(1, 256));
-  perf->add_option("--path-run", options->tuning.path_run,
-                   "Packets in a row on one path that leave at once; else what suits the carrier")
-      ->check(CLI::Range(1, 255));
+  perf->add_option(
+          "--path-run", options->tuning.path_run,
+          "Bytes in a row on one path, of what leaves at once; else what suits the carrier")
+      ->check(CLI::Range(0, 1 << 20));
   perf->add_option("--window", options->window,
                    "Requests outstanding when measuring rates; 0: by size")
       ->check(CLI::Range(0, 8192));

@@ -115,7 +115,6 @@ void read_engine(fabric::YamlMap& map, srd::EngineConfig& engine) {
   map.read("peer_timeout", engine.peer_timeout);
   map.read("window_packets", engine.window_packets, 1, 2048);
   map.read("path_reorder_tolerance", engine.path_reorder_tolerance, 0, 255);
-  map.read("path_run", engine.path_run, 1, 255);
   map.read("path_timeouts_to_abandon", engine.path_timeouts_to_abandon, 0, 255);
   map.read("path_probe_interval", engine.path_probe_interval);
   map.read("checksum", engine.checksum);

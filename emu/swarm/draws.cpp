@@ -83,7 +83,9 @@ srd::EngineConfig random_engine(Rng& rng, const Mood& mood, const LinkModel& lin
   if (rng.chance(0.25)) {
     c.forced_reorder = static_cast<std::uint16_t>(1 + rng.below(std::min(32U, c.window_packets)));
   }
-  c.path_run = rng.chance(0.75) ? 1 : static_cast<std::uint8_t>(2 + rng.below(16));
+  if (rng.chance(0.25)) {
+    c.path_run = static_cast<std::uint32_t>(rng.between(64, 16 * c.mtu_payload));
+  }
   return c;
 }
 

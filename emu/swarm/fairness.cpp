@@ -238,10 +238,11 @@ void Fairness::check_path(const Flow& who, FlowState& flow, const srd::wire::Dat
 bool Fairness::goes_on_with_run(const Flow& who, FlowState& flow,
                                 const srd::wire::DataHeader& header) const {
   PathRun& run = flow.run;
-  const bool goes_on = run.packets != 0 && run.packets < plan_.hosts[who.first].engine.path_run &&
-                       run.sent_at == header.send_time.value() &&
-                       run.path == header.common.path.value();
-  run = {header.send_time.value(), header.common.path.value(), goes_on ? run.packets + 1 : 1};
+  const auto bytes = static_cast<std::uint32_t>(sizeof(header) + header.payload_length.value());
+  const bool goes_on =
+      run.bytes != 0 && run.bytes + bytes <= plan_.hosts[who.first].engine.path_run &&
+      run.sent_at == header.send_time.value() && run.path == header.common.path.value();
+  run = {header.send_time.value(), header.common.path.value(), bytes + (goes_on ? run.bytes : 0)};
   return goes_on;
 }
 

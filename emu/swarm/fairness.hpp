@@ -81,7 +81,7 @@ class Fairness {
   struct PathRun {
     std::uint32_t sent_at = 0;
     std::uint16_t path = 0;
-    std::uint32_t packets = 0;
+    std::uint32_t bytes = 0;
   };
   struct FlowState {
     Departures left;

@@ -56,7 +56,7 @@ Result<void> validate(const EngineConfig& config) {
       Range{"window_packets", window, 1, wire::kMaxWindow, ""},
       Range{"mtu_payload", config.mtu_payload, 64, kMaxPayload, " bytes"},
       Range{"paths", config.paths, 1, wire::kMaxPaths, ""},
-      Range{"path_run", config.path_run, 1, 255, ""},
+      Range{"path_run", config.path_run, 0, 1 << 20, " bytes"},
       Range{"path_timeouts_to_abandon", config.path_timeouts_to_abandon, 0, 255, ""},
       timer("path_probe_interval", config.path_probe_interval, kTick, hours{1}),
       timer("base_rtt", config.base_rtt, kTick, seconds{1}),

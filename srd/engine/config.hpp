@@ -35,7 +35,7 @@ struct EngineConfig {
   // Paths.
   std::uint16_t paths = 64;                   // entropies in use per peer, 1..256
   std::string path_selector = "reps";         // docs/paths-and-congestion.md lists them
-  std::uint8_t path_run = 1;                  // packets in a row on one path, if they leave at once
+  std::uint32_t path_run = 0;                 // bytes in a row on one path, if they leave at once
   std::uint8_t path_timeouts_to_abandon = 1;  // in a row on one path; 0: never, where all are one
   Duration path_probe_interval = std::chrono::milliseconds{10};
   std::uint8_t path_reorder_tolerance =

@@ -15,10 +15,6 @@ constexpr Rate kFastestMemory = Rate::gbps(100);
 constexpr Duration kQuickestProcess = std::chrono::microseconds{14};
 constexpr Duration kPollInterval = std::chrono::microseconds{1};  // of one that has work to do
 
-// Where packets of one path share a system call. Over loopback a run of 8 packets of 8 KiB brings
-// all that one path alone would, and the spray stays fine: `weft perf --io udp`, docs/weftd.md.
-constexpr std::uint8_t kLongestRun = 8;
-
 }  // namespace
 
 EngineConfig process_config(const IoCapabilities& carrier, AttachmentId attachment, Life life) {
@@ -54,7 +50,7 @@ EngineConfig process_config(const IoCapabilities& carrier, AttachmentId attachme
     config.line_rate = Rate::gbps(carrier.gigabits != 0 ? carrier.gigabits : 25);
     config.base_rtt = std::chrono::microseconds{100};
     config.paths = 16;
-    config.path_run = std::min(carrier.path_run, kLongestRun);
+    config.path_run = carrier.path_run;
   }
   config.paths = std::min(config.paths, carrier.paths);
   return config;

@@ -157,7 +157,11 @@ bool Sender::transmit_path_probe(TimePoint now, TxPacket& out) {
     }
   }
   ++parts_.counters.data_pkts;
-  slot.path = static_cast<std::uint8_t>(paths_.pick_in_run(now).value());
+  const std::uint32_t mtu = parts_.config.mtu_payload;
+  const std::uint32_t payload =
+      work.kind == WorkKind::read ? 0 : std::min(mtu, work.length - slot.packet * mtu);
+  const std::uint32_t bytes = sizeof(wire::DataHeader) + payload;
+  slot.path = static_cast<std::uint8_t>(paths_.pick_in_run(now, bytes).value());
   emit(now, slot, out);
   return true;
 }

@@ -20,7 +20,7 @@
 namespace weft::srd {
 namespace {
 
-constexpr std::size_t kMaxSend = 65000;
+constexpr std::uint32_t kMaxSend = 65000;
 
 sockaddr_storage socket_address(const Address& address, std::uint16_t port, socklen_t& size) {
   sockaddr_storage storage{};
@@ -153,7 +153,7 @@ IoCapabilities UdpSockets::capabilities() const {
           .reads_ecn = true,
           .writes_ecn = true,
           .paths = config_.paths,
-          .path_run = static_cast<std::uint8_t>(std::min(kMaxSegments, kMaxSend / config_.mtu))};
+          .path_run = kMaxSend};
 }
 
 void UdpSockets::refill() {

@@ -28,7 +28,8 @@ struct IoCapabilities {
   bool writes_ecn = false;
   // It tells so many apart; packets of others are unroutable. As a rule the protocol's own number.
   std::uint16_t paths = std::numeric_limits<std::uint16_t>::max();
-  std::uint8_t path_run = 1;  // so many packets of one burst and one path cost little more than one
+  std::uint32_t path_run =
+      0;  // bytes of one burst and one path that leave by one call; 0: no matter
   std::uint32_t gigabits = 0;  // the link's rate, where it is known
   NetworkModel network{};      // if the carrier leads through one
 };

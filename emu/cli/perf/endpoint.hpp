@@ -74,7 +74,7 @@ struct PerfPlace {
 struct PerfTuning {
   std::string congestion_control;
   std::optional<std::uint16_t> paths;
-  std::optional<std::uint8_t> path_run;
+  std::optional<std::uint32_t> path_run;
 };
 
 // Used by one thread of its process, with a board and a partner of its own. Both sides have to call

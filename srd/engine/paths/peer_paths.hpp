@@ -1,6 +1,7 @@
 // Owns the paths to one peer: the policy that prefers some, and the health that forbids others.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -13,8 +14,8 @@ namespace weft::srd {
 class PeerPaths {
  public:
   PeerPaths() = default;
-  // A run is so many packets at the most.
-  PeerPaths(PathSelector selector, const PathHealthTuning& tuning, std::uint8_t run = 1)
+  // A run has so many bytes at the most, but a packet at least.
+  PeerPaths(PathSelector selector, const PathHealthTuning& tuning, std::uint32_t run = 0)
       : selector_(std::move(selector)), health_(selector_.paths(), tuning), run_(run) {}
 
   // The path for the next packet. Never one that is assumed bad while another one is good.
@@ -22,17 +23,18 @@ class PeerPaths {
     const PathId path = selector_.pick(now);
     return health_.all_good() ? path : avoid_bad(now, path);
   }
-  // For new data: as pick(), but what leaves at the same time keeps to one path for a run.
-  [[nodiscard]] PathId pick_in_run(TimePoint now) {
-    if (run_ <= 1) [[likely]] {
+  // For new data of so many bytes: as pick(), but what leaves at the same time keeps to one path
+  // for a run.
+  [[nodiscard]] PathId pick_in_run(TimePoint now, std::uint32_t bytes) {
+    if (run_ == 0) [[likely]] {
       return pick(now);
     }
-    if (run_left_ == 0 || run_began_ != now || !health_.usable(now, run_path_)) {
-      run_left_ = run_;
+    if (run_left_ < bytes || run_began_ != now || !health_.usable(now, run_path_)) {
+      run_left_ = std::max(run_, bytes);
       run_began_ = now;
       run_path_ = pick(now);
     }
-    --run_left_;
+    run_left_ -= bytes;
     return run_path_;
   }
   // For a retransmission: as pick(), but another path than the one that lost it, if there is one.
@@ -68,8 +70,8 @@ class PeerPaths {
   PathHealth health_;
   TimePoint run_began_ = TimePoint::min();
   PathId run_path_;
-  std::uint8_t run_ = 1;
-  std::uint8_t run_left_ = 0;
+  std::uint32_t run_ = 0;
+  std::uint32_t run_left_ = 0;
 };
 
 }  // namespace weft::srd

@@ -501,7 +501,7 @@ class SenderInRuns : public SenderTest {
     EngineConfig config = configure();
     config.paths = 16;
     config.path_selector = "reps";
-    config.path_run = kRun;
+    config.path_run = kRun * (kMtu + sizeof(wire::DataHeader));
     return config;
   }
 };

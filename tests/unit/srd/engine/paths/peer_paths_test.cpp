@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 // With every policy: the health of paths must rule whatever policy chooses among them.
 class PeerPathsOf : public testing::TestWithParam<std::string_view> {
  protected:
-  static PeerPaths make(std::uint16_t paths, std::uint64_t seed = 1, std::uint8_t run = 1) {
+  static PeerPaths make(std::uint16_t paths, std::uint64_t seed = 1, std::uint32_t run = 0) {
     return {make_path_selector(GetParam(), paths, seed, PathTuning{}).value(), PathHealthTuning{},
             run};
   }
@@ -91,15 +91,17 @@ TEST_P(PeerPathsOf, ARetransmissionLeavesOnAnotherPath) {
 // What leaves later, and what is more than a run, is the policy's to spray again.
 TEST_P(PeerPathsOf, KeepToAPathForARunOfPacketsThatLeaveAtOnce) {
   constexpr int kRun = 8;
+  constexpr std::uint32_t kBytes = 100;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    PeerPaths peer = make(64, seed, kRun);
+    PeerPaths peer = make(64, seed, kRun * kBytes + kBytes - 1);
     PeerPaths twin = make(64, seed);  // draws what the policy draws
     TimePoint now = time_at(1ms);
     for (const int packets : {3 * kRun, 1, 2, kRun, kRun + 1, 1}) {
       for (int left = packets; left > 0; left -= kRun) {
         const PathId path = twin.pick(now);
         for (int i = 0; i < std::min(left, kRun); ++i) {
-          ASSERT_EQ(peer.pick_in_run(now), path) << packets << " at once, " << left << " left";
+          ASSERT_EQ(peer.pick_in_run(now, kBytes), path)
+              << packets << " at once, " << left << " left";
         }
       }
       now += 1ns;
@@ -107,15 +109,29 @@ TEST_P(PeerPathsOf, KeepToAPathForARunOfPacketsThatLeaveAtOnce) {
   }
 }
 
+// A run of one packet, and none of what would fit behind it.
+TEST_P(PeerPathsOf, TakeAPacketThatIsLargerThanARun) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    PeerPaths peer = make(64, seed, 100);
+    PeerPaths twin = make(64, seed);
+    const TimePoint now = time_at(1ms);
+    ASSERT_EQ(peer.pick_in_run(now, 1000), twin.pick(now));
+    const PathId next = twin.pick(now);
+    ASSERT_EQ(peer.pick_in_run(now, 1), next);
+    ASSERT_EQ(peer.pick_in_run(now, 99), next);
+    ASSERT_EQ(peer.pick_in_run(now, 1), twin.pick(now));
+  }
+}
+
 // The path of a run may die between two packets that leave at the same time.
 TEST_P(PeerPathsOf, LeaveARunWhosePathHasBecomeBad) {
-  PeerPaths peer = make(2, 1, 8);
+  PeerPaths peer = make(2, 1, 1000);
   const TimePoint now = time_at(1ms);
-  const PathId first = peer.pick_in_run(now);
+  const PathId first = peer.pick_in_run(now, 100);
   for (int i = 0; i < 3; ++i) {
     (void)peer.on_feedback(now, first, PathEvent::timeout, 0us);
   }
-  EXPECT_NE(peer.pick_in_run(now), first);
+  EXPECT_NE(peer.pick_in_run(now, 100), first);
 }
 
 INSTANTIATE_TEST_SUITE_P(Paths, PeerPathsOf,
