@@ -80,4 +80,11 @@ Connections 1
 0->1 start 0 size -5
 END
 expect m.cm "m.cm:1: the line 'Nodes N' is missing" < /dev/null
+# A file without an end.
+said=$("$weft" sim /dev/zero 2>&1)
+code=$?
+if [ $code -ne 2 ] || ! printf '%s' "$said" | grep -q "/dev/zero: larger than 256 MiB"; then
+  echo "exit code $code: $said"
+  failed=1
+fi
 exit $failed
