@@ -490,6 +490,40 @@ TEST_F(RationedSender, AfterARestartItAsksAnew) {
   EXPECT_EQ(parts_.counters.credit_requests, 2U);
 }
 
+// The line belongs to all peers that are being sent to, also when one of them begins anew.
+class SenderAmongOthers : public SenderTest {
+ protected:
+  static constexpr std::uint32_t kOthers = 3;
+  static constexpr std::uint32_t kWindow = 16;  // packets
+  SenderAmongOthers() : SenderTest(with_a_wide_window()) {}
+
+  static EngineConfig with_a_wide_window() {
+    EngineConfig config = configure();
+    config.receiver_credits = true;
+    config.credit_window = kWindow * kMtu;
+    return config;
+  }
+  void send_to_others() {
+    for (std::uint32_t i = 1; i <= kOthers; ++i) {
+      PeerKey key;
+      key.address.bytes[15] = static_cast<std::byte>(i);
+      Peer& other = *parts_.peers.find_or_make(key);
+      const auto [index, work] = parts_.works.begin_request(other, *parts_.endpoints.find(kQpn),
+                                                            WorkKind::send, kTheirs, kMtu);
+      work->packets = 1;
+      parts_.sender(other).enqueue_request(index, *work);
+    }
+  }
+};
+
+TEST_F(SenderAmongOthers, RisksNoMoreThanItsShareAfterARestart) {
+  send_to_others();
+  (void)request(WorkKind::write, 3 * kWindow);
+  sender_.restart();
+  (void)transmit_all();
+  EXPECT_EQ(parts_.counters.data_pkts, kWindow / (kOthers + 1));
+}
+
 // --- Runs along one path
 
 class SenderInRuns : public SenderTest {
