@@ -88,8 +88,10 @@ class CreditBalance {
   }
   // True if the receiver should hear of a larger demand than the last one it was told. Not while
   // there is enough to go on with, granted or asked for: each packet that is lost is wanted again.
+  // But what is less than a packet is not enough, however little the line holds.
   [[nodiscard]] bool should_request() const {
-    return demanded() > asked_ && asked_ <= spent_ + std::min(ahead() / 8, kMaxOpen);
+    const Bytes enough = std::min(std::max(ahead() / 8, packet_), kMaxOpen);
+    return demanded() > asked_ && asked_ <= spent_ + enough;
   }
   // It was told, and what is the sender's share of its own line now.
   void on_requested(TimePoint now, Bytes share);

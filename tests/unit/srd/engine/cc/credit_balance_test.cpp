@@ -319,6 +319,35 @@ TEST(CreditBalance, DoesNotAskWhileThereIsEnoughToGoOnWith) {
   EXPECT_TRUE(balance.should_request());
 }
 
+// Of a slow line that holds no two packets an eighth of what is asked for is less than half a
+// packet, which may be what the next one lacks.
+TEST(CreditBalance, AsksWhereAllIsGrantedAndNotEnough) {
+  constexpr Bytes kAll = 1000;  // that the line holds: a packet
+  constexpr Bytes kShare = kAll / 64;
+  UsualOverdraft usual;
+  CreditBalance balance{
+      {.packet = kAll, .window = kAll, .share = kShare, .first_grant = kRoundTrip}, usual};
+  const auto send = [&] {
+    Bytes packets = 0;
+    for (; balance.wants_more() && balance.may_send(); ++packets) {
+      balance.on_sent(kAll);
+    }
+    return packets;
+  };
+  balance.want(1000 * kAll);
+  for (Bytes lost = send(); lost != 0; --lost) {  // nothing is overdrawn any more
+    balance.on_lost(kAll);
+  }
+  TimePoint now = time_at(0us);
+  while (balance.wants_more()) {
+    ASSERT_TRUE(balance.should_request());
+    balance.on_requested(now, kShare);
+    now += kRoundTrip;
+    balance.on_grant(now, balance.demand(), usual);
+    (void)send();
+  }
+}
+
 // A request that is lost is never granted; one whose turn is far away will be.
 TEST(CreditBalance, IsImpatientWhileARequestMayBeLost) {
   UsualOverdraft usual;
