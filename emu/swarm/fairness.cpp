@@ -229,8 +229,9 @@ void Fairness::check_path(const Flow& who, FlowState& flow, const srd::wire::Dat
   if (use.allowed > 0) {
     --use.allowed;
   } else if (verdict_.empty()) {
-    verdict_ = name_of(who) + ": path " + std::to_string(path) +
-               " is taken again although all that came along it was marked";
+    verdict_ = name_of(who) + ": path " + std::to_string(path) + " is taken again although " +
+               (plan_.hosts[who.first].engine.path_run == 0 ? "all that came along it was marked"
+                                                            : "no run has brought it back");
   }
 }
 
@@ -239,11 +240,33 @@ bool Fairness::goes_on_with_run(const Flow& who, FlowState& flow,
                                 const srd::wire::DataHeader& header) const {
   PathRun& run = flow.run;
   const auto bytes = static_cast<std::uint32_t>(sizeof(header) + header.payload_length.value());
-  const bool goes_on =
-      run.bytes != 0 && run.bytes + bytes <= plan_.hosts[who.first].engine.path_run &&
-      run.sent_at == header.send_time.value() && run.path == header.common.path.value();
+  const std::uint32_t longest = plan_.hosts[who.first].engine.path_run;
+  const bool like_the_last = run.bytes != 0 && run.sent_at == header.send_time.value() &&
+                             run.path == header.common.path.value();
+  const bool goes_on = like_the_last && run.bytes + bytes <= longest;
+  if (longest != 0) {
+    flow.run_begins = like_the_last ? flow.run_begins : header.psn.value();
+    flow.begun_by[header.psn.value()] = flow.run_begins;
+  }
   run = {header.send_time.value(), header.common.path.value(), bytes + (goes_on ? run.bytes : 0)};
   return goes_on;
+}
+
+// The packet `number` has brought its path back. What has left at one time along one path does so
+// once, even where it was more than one run: who hears of it cannot tell them apart.
+void Fairness::came_back(const Flow& who, FlowState& flow, srd::PathId path,
+                         std::uint32_t number) const {
+  if (plan_.hosts[who.first].engine.path_run != 0) {
+    const auto found = flow.begun_by.find(number);
+    if (found == flow.begun_by.end()) {
+      return;
+    }
+    const std::uint32_t first = found->second;
+    for (auto at = flow.begun_by.find(first); at != flow.begun_by.end() && at->second == first;) {
+      at = flow.begun_by.erase(at);
+    }
+  }
+  allow(who.first, flow.paths[path.value()], 1);
 }
 
 // What is not used in time is lost: a sender remembers a few paths, and what is under way has not
@@ -259,15 +282,16 @@ void Fairness::arrived(const VirtualNetwork::InFlight& packet) {
   const bool marked = packet.ecn == srd::Ecn::congested;
   FlowState& flow = flows_[{packet.from, packet.to}];
   FlowState& back = flows_[{packet.to, packet.from}];
-  if (matches(Packet::data, kind) && !marked) {
-    allow(packet.from, flow.paths[packet.path.value()], 1);
+  srd::wire::DataHeader header;
+  if (matches(Packet::data, kind) && !marked && srd::wire::load(packet.bytes, header)) {
+    came_back({packet.from, packet.to}, flow, packet.path, header.psn.value());
   }
   srd::wire::AckHeader ack;
   if (kind == Packet::ack && srd::wire::load(packet.bytes, ack)) {
-    // The path of the ACK was measured as well.
-    allow(packet.to, back.paths[ack.common.path.value()], 1);
+    // The path of the packet that the ACK echoes was measured as well.
+    came_back({packet.to, packet.from}, back, srd::PathId{ack.common.path.value()},
+              ack.echo_psn.value());
   }
-  srd::wire::DataHeader header;
   if (kind == Packet::read_request && srd::wire::load(packet.bytes, header) &&
       header.message_length.value() <= plan_.hosts[packet.to].engine.mtu_payload &&
       keeps_order(packet.to)) {

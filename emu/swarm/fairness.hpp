@@ -28,7 +28,8 @@ namespace weft::swarm {
 // - a host sends at most kTurn packets to one peer in a row while another peer is ready;
 // - a request to a peer with which nothing is under way leaves at once, whichever other peer is
 //   silent;
-// - a path all of whose packets were marked is used again only when its turn comes.
+// - a path all of whose packets were marked is used again only when its turn comes, and one that a
+//   run of packets has taken, only once for that run.
 //
 // A lost packet, a probe or a restart makes a flow `disturbed`: its paths are not judged after
 // that, because what the sender knows of them can no longer be derived from outside.
@@ -71,7 +72,8 @@ class Fairness {
     std::uint32_t packets = 0;
   };
   // How often a path may be taken before more is known of it: once for each unmarked packet that
-  // came along it, and for each round in which the selector may explore it.
+  // came along it, or for each run of which one came, and for each round in which the selector may
+  // explore it.
   static constexpr std::uint64_t kExplorations = 2;  // a round's, and a reply's
   struct PathUse {
     std::uint64_t allowed = kExplorations;
@@ -94,6 +96,10 @@ class Fairness {
     bool answered = false;                // an answer to a cancelled read may still be under way
     std::uint64_t departures = 0;         // runs, where packets leave in runs
     PathRun run;
+    // Where packets leave in runs, by their numbers: the first one of those that have left one
+    // after the other at one time along one path. Forgotten when one of them has come back.
+    std::map<std::uint32_t, std::uint32_t> begun_by;
+    std::uint32_t run_begins = 0;  // the first packet of the latest of them
     std::map<std::uint16_t, PathUse> paths;
   };
 
@@ -109,6 +115,7 @@ class Fairness {
   void check_path(const Flow& who, FlowState& flow, const srd::wire::DataHeader& header);
   [[nodiscard]] bool goes_on_with_run(const Flow& who, FlowState& flow,
                                       const srd::wire::DataHeader& header) const;
+  void came_back(const Flow& who, FlowState& flow, srd::PathId path, std::uint32_t number) const;
   void allow(std::uint32_t sender, PathUse& use, std::uint64_t departures) const;
   [[nodiscard]] bool keeps_order(std::uint32_t host) const;
   [[nodiscard]] bool leaves_at_once(std::uint32_t host) const;

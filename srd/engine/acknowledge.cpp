@@ -322,7 +322,8 @@ inline void Sender::credit_path(TimePoint now, const SendSlot& slot, bool marked
   const PathEvent event = marked ? PathEvent::congested : PathEvent::good;
   if (!known && !mutated(Mutation::marks_in_bursts_count_once)) [[unlikely]] {
     path_delivery(now, path, PathEvent::congested);
-  } else if (parts_.config.path_run != 0 && !ends_run(slot)) {
+  } else if (parts_.config.path_run != 0 && !ends_run(slot) &&
+             !mutated(Mutation::runs_come_back_whole)) {
     path_delivery(now, path, event);
   } else {
     path_feedback(now, path, event, rtt);

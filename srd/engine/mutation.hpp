@@ -27,6 +27,7 @@ enum class Mutation : std::uint8_t {
   refusals_show_nothing,  // that a packet was refused says nothing of those that left before it
   omit_completes,         // a retry does not say that it completes its message
   marks_in_bursts_count_once,  // of several marks that one acknowledgement tells, one counts
+  runs_come_back_whole,        // each packet of a run brings its path back
   notice_to_known_life,        // a notice of a stale life goes to the life that we know
   loose_bounds,                // eight bytes beyond a region are within it
   skip_access,                 // access rights are not looked at

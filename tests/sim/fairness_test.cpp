@@ -45,6 +45,17 @@ Plan with_reps() {
   return plan;
 }
 
+// What leaves at one time keeps to a path for so many packets.
+constexpr std::uint32_t kRun = 4;
+
+Plan with_runs() {
+  Plan plan = with_reps();
+  for (HostPlan& host : plan.hosts) {
+    host.engine.path_run = kRun * (kMtu + sizeof(srd::wire::DataHeader));
+  }
+  return plan;
+}
+
 // A packet of host 0, unless it is said otherwise; to host 1.
 struct Left {
   srd::wire::PacketType type = srd::wire::PacketType::write;
@@ -55,6 +66,7 @@ struct Left {
   std::uint64_t number = 0;   // of the request, in the payload of a send
   std::uint16_t path = 0;
   bool marked = false;
+  std::uint32_t psn = 0;
 };
 
 // What the network shows of hosts that send to each other.
@@ -91,10 +103,12 @@ class Street {
   TimePoint now = time_at(1s);
 
  private:
-  static VirtualNetwork::InFlight packet(const Left& what) {
+  [[nodiscard]] VirtualNetwork::InFlight packet(const Left& what) const {
     srd::wire::DataHeader header{};
     header.common.type = static_cast<std::uint8_t>(what.type);
     header.common.path = what.path;
+    header.psn = what.psn;
+    header.send_time = static_cast<std::uint32_t>(nanoseconds(now));
     header.message = what.message;
     header.message_length = what.packets * kMtu;
     header.payload_length = static_cast<std::uint16_t>(kMtu);
@@ -206,6 +220,20 @@ constexpr FairnessRule kRules[] = {
        }
      },
      with_reps},
+    {"a_run_brings_its_path_back_once", "path 5 is taken again although no run",
+     [](Street& s, bool broken) {
+       for (std::uint32_t psn = 0; psn < kRun; ++psn) {
+         s.leaves({.path = 5, .psn = psn});
+       }
+       for (std::uint32_t psn = 0; psn < kRun; ++psn) {
+         s.arrives({.path = 5, .psn = psn});
+       }
+       for (std::uint32_t run = 0; run < kExplorations + (broken ? 1U : 0U); ++run) {
+         s.waits();
+         s.leaves({.path = 5, .psn = kRun + run});
+       }
+     },
+     with_runs},
 };
 
 class FairnessRules : public ::testing::TestWithParam<FairnessRule> {

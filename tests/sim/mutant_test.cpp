@@ -226,6 +226,7 @@ constexpr Mutant kMutants[] = {
     WEFT_MUTANT(refusals_show_nothing, refusals_show_losses),
     WEFT_MUTANT(omit_completes, refused_immediates_complete_in_the_end),
     WEFT_MUTANT(marks_in_bursts_count_once, marks_of_a_burst_are_heard),
+    WEFT_MUTANT(runs_come_back_whole, swarm_passes),
     WEFT_MUTANT(notice_to_known_life, swarm_passes),
     WEFT_MUTANT(loose_bounds, bounds_story),
     WEFT_MUTANT(skip_access, swarm_passes),
@@ -351,6 +352,7 @@ TEST_P(SwarmSays, WhatIsWrong) {
 
 constexpr Verdict kVerdicts[] = {
     {"marks_in_bursts_count_once", Mutation::marks_in_bursts_count_once, "is taken again although"},
+    {"runs_come_back_whole", Mutation::runs_come_back_whole, "is taken again although"},
     {"refuse_early", Mutation::refuse_early, "refuses work although only"},
     {"complete_without_bound", Mutation::complete_without_bound,
      "more completions wait than the configuration allows"},
