@@ -1,7 +1,8 @@
 // Owns the low-latency way: posting, believing, and taking what has come.
 //
 // start() posts all messages in turns, for each batch its writes and then its counter. A counter
-// that is believed says that the batch's data lie in the window.
+// that is believed says that the batch's data lie in the window. What stays at its rank is taken
+// bit by bit meanwhile.
 #include "integration/workloads/low_latency_rank.hpp"
 
 #include <algorithm>
@@ -26,6 +27,10 @@ struct Cookie {
   }
 };
 
+// Batches that stay at their rank, of those taken at a time: few, because the others wait for
+// acknowledgements and for more meanwhile.
+constexpr std::uint32_t kOwnAtATime = 2;
+
 // For each buffer: dispatched messages by expert, source and slot, then combined results by token.
 // No place is shared, so writes need no order among themselves.
 std::size_t window_bytes(const ExpertProblem& problem) {
@@ -40,7 +45,11 @@ std::size_t window_bytes(const ExpertProblem& problem) {
 LowLatencyRank::LowLatencyRank(srd::Engine& engine, const ExpertSetup& setup)
     : ExpertRank(engine, setup, window_bytes(setup.problem)),
       windows_(std::size_t{4} * setup.problem.experts),
-      arrivals_(std::size_t{4} * setup.problem.experts) {}
+      arrivals_(std::size_t{4} * setup.problem.experts) {
+  // What a rank gets where experts are alike, and some more. Pages that are not used cost nothing.
+  const std::size_t average = std::size_t{problem().tokens} * problem().topk * message_bytes();
+  taken_bytes_.reserve(average + average / 4);
+}
 
 // In the window: [buffer][expert of the rank][source][slot]
 std::uint64_t LowLatencyRank::dispatch_offset(bool odd, std::uint32_t local, std::uint32_t source,
@@ -113,7 +122,7 @@ void LowLatencyRank::prepare_combine(std::uint32_t round) {
     Batch& batch = batches_[one.source * problem().experts_per_rank() + one.local];
     const float factor = factor_of(setup().rank * problem().experts_per_rank() + one.local);
     for (std::uint32_t i = 0; i < one.count; ++i) {
-      const std::byte* const message = one.messages.data() + i * message_bytes();
+      const std::byte* const message = taken_bytes_.data() + one.offset + i * message_bytes();
       TokenHeader header;
       std::memcpy(&header, message, sizeof header);
       if (header.token >= problem().tokens || header.selection >= problem().topk) {
@@ -134,14 +143,16 @@ void LowLatencyRank::prepare_combine(std::uint32_t round) {
 }
 
 void LowLatencyRank::start(TimePoint now) {
-  left_ = problem().experts;  // of all sources, or of all experts
+  own_left_ = problem().experts_per_rank();
+  left_ = problem().experts - own_left_;  // of all sources, or of all experts
   taken_.clear();
-  // The early marks are those of this section: nobody can be two sections ahead.
-  for (std::uint32_t i = 0; i < batches_.size(); ++i) {
-    // Each rank begins with the one after it, so that not all send to the same one at first.
-    const std::uint32_t first = (setup().rank + 1) * problem().experts_per_rank();
-    (void)runnable_.push((first + i) % problem().experts);
+  taken_bytes_.clear();
+  // Each rank begins with the one after it, so that not all send to the same one at first.
+  const std::uint32_t next = first_own() + problem().experts_per_rank();
+  for (std::uint32_t i = 0; i < problem().experts - problem().experts_per_rank(); ++i) {
+    (void)runnable_.push((next + i) % problem().experts);
   }
+  // The early marks are those of this section: nobody can be two sections ahead.
   const std::vector<EarlyMark> early = std::exchange(early_, {});
   for (const EarlyMark& one : early) {
     believe(now, one.source, one.mark);
@@ -158,16 +169,21 @@ bool LowLatencyRank::can_post(const Batch& batch) const {
   if (setup().ordering == Ordering::strong && counter) {
     return batch.acknowledged == batch.writes.size();
   }
-  return setup().ordering != Ordering::sequence || batch.rank == setup().rank ||
+  return setup().ordering != Ordering::sequence ||
          windows_[index_of(batch.rank, combining(), round() % 2 != 0, batch.group)].has_room();
 }
 
-// One request of each batch in turn: no destination gets all of its own at once.
 void LowLatencyRank::post_all(TimePoint now) {
+  post_writes();
+  take_own(now);
+}
+
+// One request of each batch in turn: no destination gets all of its own at once.
+void LowLatencyRank::post_writes() {
   while (!runnable_.empty()) {
     const std::uint32_t index = runnable_.front();
     if (can_post(batches_[index])) {
-      if (!post_next(now, index)) {
+      if (!post_next(index)) {
         return;
       }
       if (can_post(batches_[index])) {
@@ -178,38 +194,23 @@ void LowLatencyRank::post_all(TimePoint now) {
   }
 }
 
-bool LowLatencyRank::post_next(TimePoint now, std::uint32_t index) {
+bool LowLatencyRank::post_next(std::uint32_t index) {
   Batch& batch = batches_[index];
   Mark mark{.combine = combining(), .odd = round() % 2 != 0, .group = batch.group};
   if (batch.posted < batch.writes.size()) {
-    return post_one(now, index, batch.writes[batch.posted], mark);
+    return post_one(index, batch.writes[batch.posted], mark);
   }
   mark.counter = true;
   mark.value = static_cast<std::uint32_t>(batch.writes.size());
-  return post_one(now, index, {.rank = batch.rank}, mark);
+  return post_one(index, {.rank = batch.rank}, mark);
 }
 
 // A batch's numbers are only used up once the engine has taken the request: a refused request is
 // posted again and must get the same one.
-bool LowLatencyRank::post_one(TimePoint now, std::uint32_t index, Outbox::Item item, Mark mark) {
+bool LowLatencyRank::post_one(std::uint32_t index, Outbox::Item item, Mark mark) {
   Batch& batch = batches_[index];
   const bool marks =
       mark.counter || setup().ordering == Ordering::count || setup().ordering == Ordering::sequence;
-  if (item.rank == setup().rank) {  // a copy: nothing of a rank's own can overtake
-    std::byte* to = window() + item.offset;
-    for (const srd::Segment& segment : item.segments) {
-      if (segment.length != 0) {
-        std::memcpy(to, segment.data, segment.length);
-        to += segment.length;
-      }
-    }
-    ++batch.posted;
-    ++batch.acknowledged;
-    if (mark.counter) {
-      believe(now, setup().rank, mark);
-    }
-    return true;
-  }
   SequenceWindow& window = windows_[index_of(batch.rank, mark.combine, mark.odd, mark.group)];
   SequenceWindow after = window;
   mark.sequence = setup().ordering == Ordering::sequence ? after.take() : 0;
@@ -224,6 +225,36 @@ bool LowLatencyRank::post_one(TimePoint now, std::uint32_t index, Outbox::Item i
   ++batch.posted;
   ++outstanding_;
   return true;
+}
+
+// Completions of what is outstanding bring us here again; without any, or when only this is left,
+// the rest is taken at once.
+void LowLatencyRank::take_own(TimePoint now) {
+  const bool waits = outstanding_ != 0 && left_ != 0;
+  for (std::uint32_t i = 0; own_left_ != 0 && !(waits && i == kOwnAtATime); ++i) {
+    take_own_batch(batches_[first_own() + problem().experts_per_rank() - own_left_]);
+    --own_left_;
+    note_if_all_taken(now);
+  }
+}
+
+// Nothing of a rank's own is sent, and nothing can overtake it: tokens are copied to where others'
+// go from the window, results to the window.
+void LowLatencyRank::take_own_batch(const Batch& batch) {
+  const auto count = static_cast<std::uint32_t>(batch.writes.size());
+  if (!combining()) {
+    taken_.push_back({setup().rank, batch.group, count, taken_bytes_.size()});
+    for (const Outbox::Item& item : batch.writes) {
+      for (const srd::Segment& segment : item.segments) {
+        taken_bytes_.insert(taken_bytes_.end(), segment.data, segment.data + segment.length);
+      }
+    }
+    return;
+  }
+  for (const Outbox::Item& item : batch.writes) {
+    std::memcpy(window() + item.offset, item.segments[0].data, item.segments[0].length);
+  }
+  take_combined(setup().rank, batch.group, count);
 }
 
 // With `sequence`, acknowledgements are of this section, because a section is not over while a
@@ -281,7 +312,12 @@ void LowLatencyRank::believe(TimePoint now, std::uint32_t source, const Mark& ma
   }
   mark.combine ? take_combined(source, mark.group, mark.value)
                : take_dispatched(source, mark.group, mark.value);
-  if (--left_ == 0) {
+  --left_;
+  note_if_all_taken(now);
+}
+
+void LowLatencyRank::note_if_all_taken(TimePoint now) {
+  if (left_ == 0 && own_left_ == 0) {
     note_time(now, route().size() * (combining() ? result_bytes() : message_bytes()));
   }
 }
@@ -293,7 +329,8 @@ void LowLatencyRank::take_dispatched(std::uint32_t source, std::uint32_t local,
     count = 0;
   }
   const std::byte* const first = window() + dispatch_offset(round() % 2 != 0, local, source, 0);
-  taken_.push_back({source, local, count, {first, first + count * message_bytes()}});
+  taken_.push_back({source, local, count, taken_bytes_.size()});
+  taken_bytes_.insert(taken_bytes_.end(), first, first + count * message_bytes());
 }
 
 // Only our own record of what was sent says which places hold results; the counter is only
@@ -334,7 +371,8 @@ void LowLatencyRank::check_taken(const Taken& taken, std::span<const Selection> 
     ++account().checked;
     const bool same =
         found < taken.count &&
-        std::memcmp(right.data(), taken.messages.data() + found * right.size(), right.size()) == 0;
+        std::memcmp(right.data(), taken_bytes_.data() + taken.offset + found * right.size(),
+                    right.size()) == 0;
     account().wrong += same ? 0U : 1U;
     ++found;
   }

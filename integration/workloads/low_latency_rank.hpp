@@ -18,7 +18,9 @@ class LowLatencyRank final : public ExpertRank {
  public:
   LowLatencyRank(srd::Engine& engine, const ExpertSetup& setup);
 
-  [[nodiscard]] bool section_over() const override { return left_ == 0 && outstanding_ == 0; }
+  [[nodiscard]] bool section_over() const override {
+    return left_ == 0 && own_left_ == 0 && outstanding_ == 0;
+  }
 
  private:
   // To a rank's expert, or from an expert to a rank: its writes, and then its counter. `posted`
@@ -30,18 +32,22 @@ class LowLatencyRank final : public ExpertRank {
     std::uint32_t posted = 0;
     std::uint32_t acknowledged = 0;
   };
-  // What arrived of one expert and source, copied out of the window as soon as it was believed.
+  // What arrived of one expert and source: where in taken_bytes_, to which it was copied out of the
+  // window as soon as it was believed.
   struct Taken {
     std::uint32_t source = 0;
     std::uint32_t local = 0;
     std::uint32_t count = 0;
-    std::vector<std::byte> messages;
+    std::size_t offset = 0;
   };
   struct Place {  // of a token's result
     std::uint32_t token = 0;
     std::uint32_t selection = 0;
   };
 
+  [[nodiscard]] std::uint32_t first_own() const {  // batch
+    return setup().rank * problem().experts_per_rank();
+  }
   [[nodiscard]] std::size_t message_bytes() const {
     return sizeof(TokenHeader) + payload_bytes(problem().precision, problem().hidden);
   }
@@ -59,17 +65,22 @@ class LowLatencyRank final : public ExpertRank {
   void check_taken(const Taken& taken, std::span<const Selection> route);
 
   void post_all(TimePoint now) override;
+  void post_writes();
+  void take_own(TimePoint now);
+  void take_own_batch(const Batch& batch);
   // False: the engine is full.
-  [[nodiscard]] bool post_next(TimePoint now, std::uint32_t index);
-  [[nodiscard]] bool post_one(TimePoint now, std::uint32_t index, Outbox::Item item, Mark mark);
+  [[nodiscard]] bool post_next(std::uint32_t index);
+  [[nodiscard]] bool post_one(std::uint32_t index, Outbox::Item item, Mark mark);
   [[nodiscard]] bool can_post(const Batch& batch) const;
   void on_completion(TimePoint now, const srd::Completion& completion) override;
   void on_mark(TimePoint now, std::uint32_t source, const Mark& mark);
   void believe(TimePoint now, std::uint32_t source, const Mark& mark);
+  void note_if_all_taken(TimePoint now);
   void take_dispatched(std::uint32_t source, std::uint32_t local, std::uint32_t count);
   void take_combined(std::uint32_t source, std::uint32_t local, std::uint32_t count);
 
-  std::uint32_t left_ = 0;  // counters that have not been believed
+  std::uint32_t left_ = 0;      // counters that have not been believed
+  std::uint32_t own_left_ = 0;  // batches of the rank's own that have not been taken
   std::uint64_t outstanding_ = 0;
   std::vector<Batch> batches_;
   RingQueue<std::uint32_t> runnable_;    // batches that have something to post
@@ -88,6 +99,7 @@ class LowLatencyRank final : public ExpertRank {
   std::vector<std::byte> tokens_;   // this rank's
   std::vector<std::byte> results_;  // of its experts, for everybody
   std::vector<Taken> taken_;
+  std::vector<std::byte> taken_bytes_;  // not given back: its pages would have to be made anew
 };
 
 }  // namespace weft::workloads

@@ -4,8 +4,10 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -263,6 +265,38 @@ TEST(ExpertRank, EveryByteIsChecked) {
       EXPECT_GE(wrong_messages, results ? 0 : all.wrong_sums);
       EXPECT_TRUE(!results || wrong_messages == 0);
       EXPECT_LT(all.wrong, all.checked);
+    }
+  }
+}
+
+// The window is for what others write. Copying a rank's own tokens through it, too, would cost time
+// in which the others wait.
+TEST(ExpertRank, ARanksOwnTokensDoNotPassItsWindow) {
+  const ExpertSetup setup = small_setup(ExpertMode::low_latency);
+  auto run = VirtualRun::create({.ranks = 8});
+  ASSERT_TRUE(run.has_value());
+  const auto done = (*run)->run(
+      [&](srd::Engine& engine, std::uint32_t rank, RankPlace& place) {
+        ExpertSetup own = setup;
+        own.rank = rank;
+        own.place = place;
+        auto worker = ExpertRank::make(engine, own);
+        place = worker->place();
+        return worker;
+      },
+      true);
+  ASSERT_TRUE(done.has_value()) << done.error().message;
+  // [buffer][expert of the rank][source][slot]
+  const std::size_t slots = std::size_t{24} * (16 + 1024 + 1024 / 128 * 4);
+  for (std::uint32_t rank = 0; rank < 8; ++rank) {
+    const auto& one = dynamic_cast<ExpertRank&>((*run)->worker(rank));
+    EXPECT_EQ(one.result().wrong, 0U);
+    const auto* const window = reinterpret_cast<const std::byte*>(one.place().base);
+    for (std::uint32_t group = 0; group < 2 * 32; ++group) {
+      const std::span<const std::byte> place(window + group * slots, slots);
+      const bool is_empty = std::all_of(place.begin(), place.end(),
+                                        [](std::byte byte) { return byte == std::byte{0}; });
+      EXPECT_EQ(is_empty, group % 8 == rank) << "rank " << rank << ", group " << group;
     }
   }
 }
