@@ -160,13 +160,15 @@ class RetransmissionTimer {
   TimePoint last_progress_{};   // of the latest departure or acknowledgement
   TimePoint last_ack_{};        // of the latest acknowledgement, whatever caused it
   TimePoint last_answer_{};     // of the latest acknowledgement that a packet of ours has caused
-  std::uint32_t timeouts_ = 0;  // in a row, without a sign of life
-  std::uint32_t backoff_ = 0;   // timeouts since the last round trip that was measured
-  TimePoint timed_out_at_{};    // of the latest of the timeouts
-  Duration silence_{};          // that these have lasted
   TimePoint asked_at_{};        // of the latest question
+  std::uint32_t timeouts_ = 0;  // in a row, without a sign of life
+  bool tail_probed_ = false;    // since the last progress
+
+  // Looked at when a round trip is measured, or nothing comes.
+  std::uint32_t backoff_ = 0;  // timeouts since the last round trip that was measured
+  TimePoint timed_out_at_{};   // of the latest of the timeouts
+  Duration silence_{};         // that these have lasted
   RttEstimator rtt_;
-  bool tail_probed_ = false;  // since the last progress
 };
 
 }  // namespace weft::srd

@@ -225,9 +225,9 @@ class SendWindow {
   bool has_put_off_ = false;  // the peer, since una() was reached
   List in_flight_;
   List lost_;
+  MaskedArray<SendSlot> slots_;
   // Those of one list wait equally long, so each is in order of what is due.
   std::array<List, kMaxDoublings + 1> deferred_;
-  MaskedArray<SendSlot> slots_;
   PsnBitmap settled_;
 };
 

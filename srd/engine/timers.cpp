@@ -157,6 +157,9 @@ void Sender::release_waiting(TimePoint now) {
       release(queues_.front(queue));
     }
   }
+  if (queues_.empty(Queue::held_back)) [[likely]] {
+    return;
+  }
   queues_.for_each(parts_.works.slab(), Queue::held_back, [&](std::uint32_t index) {
     if (is_due(index)) {
       release(index);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <variant>
 
+#include "srd/base/prefetch.hpp"
 #include "srd/base/result.hpp"
 #include "srd/engine/cc/cc_policy.hpp"
 #include "srd/engine/cc/dctcp.hpp"
@@ -53,6 +54,8 @@ class CongestionControl {
   [[nodiscard]] Bytes window() const { return window_; }
   // Unless zero, packets leave no faster than this, whatever the window says.
   [[nodiscard]] Rate pacing_rate() const { return pacing_; }
+  // A hint: these two will be asked for.
+  void prefetch_window() const { prefetch(&window_, sizeof window_ + sizeof pacing_); }
 
  private:
   template <class Policy, class Step>
@@ -62,9 +65,11 @@ class CongestionControl {
     pacing_ = policy.pacing_rate();
   }
 
-  Bytes window_ = 0;  // read for each packet: kept beside the policy, not asked of it
-  Rate pacing_;
+  // These two are read for each packet: kept beside the policy, not asked of it. An acknowledgement
+  // reads the end of the default policy and the variant's index, which lie right before.
   std::variant<FixedWindow, SrdControl, Nscc, Swift, Dctcp, MpRdma> policy_;
+  Bytes window_ = 0;
+  Rate pacing_;
 };
 
 [[nodiscard]] Result<CongestionControl> make_congestion_control(std::string_view name,

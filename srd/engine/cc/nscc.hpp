@@ -13,16 +13,16 @@ struct NsccConstants {
   NsccConstants(Rate line_rate, double base_rtt, double mtu, double header, double target_rtts);
 
   double bdp;
-  double scale_a;          // BDP over the reference network's BDP
-  double scale_b;          // target over the reference network's RTT
+  double base_rtt;
   double target;           // queueing delay aimed at
   double alpha;            // proportional increase: bytes per picosecond below the target
   double fair_increase;    // bytes per window
   double eta;              // bytes per base RTT, always
   double fast_scale;       // share of acknowledged bytes added while the network is empty
   double adapt_threshold;  // a delay beyond it means that things are very wrong
-  double adjust_bytes;     // increases are applied when so much is acknowledged ...
-  double base_rtt;         // ... or so much time has passed
+  double adjust_bytes;  // increases are applied when so much is acknowledged, or a base RTT is over
+  double scale_a;       // BDP over the reference network's BDP
+  double scale_b;       // target over the reference network's RTT
 
   // A round trip with the queue at the target.
   [[nodiscard]] double round() const { return base_rtt + target; }

@@ -74,14 +74,14 @@ std::uint32_t clock32(TimePoint now) { return static_cast<std::uint32_t>(nanosec
 SrdControl::SrdControl(const CcTuning& tuning)
     : constants_(tuning.line_rate, picoseconds(std::max(tuning.base_rtt, Duration{1})),
                  static_cast<double>(tuning.mtu_wire), static_cast<double>(tuning.header), kTarget),
-      bounds_(tuning),
       base_rtt_(tuning.base_rtt),
-      mtu_(bounds_.min),
       header_(static_cast<double>(tuning.header)),
+      sent_from_(WindowBounds(tuning).initial),
+      round_window_(sent_from_),
+      bounds_(tuning),
+      mtu_(bounds_.min),
       window_(bounds_.initial),
       smoothed_rtt_(static_cast<double>(base_rtt_.get().count())),
-      sent_from_(window_),
-      round_window_(window_),
       credits_(tuning.credits) {
   bounds_.min = kFloor * mtu_;
   constants_.eta = constants_.bdp / kStepsOfOneProduct;

@@ -55,39 +55,41 @@ class SrdControl {
   void shrink_to(double window, double floor);
 
   NsccConstants constants_;
-  WindowBounds bounds_;
   BaseRtt base_rtt_;
   PathFilter filter_;
-  double mtu_;
   double header_;
-  double window_;            // bytes; may be a part of a packet
-  double smoothed_rtt_;      // ns; until one was measured what was told
-  double latest_delay_ = 0;  // ns: the queue of the latest round trip
-  double sent_from_;         // the window a round before this one began
-  double round_window_;      // the window when it began ...
-  double round_rtt_ = 0;     // ... and the round trip, ns
-  double empty_acked_ = 0;
-  double achieved_ = 0;  // bytes acknowledged in this adaptation period
-  double to_ignore_ = 0;
-  double ignored_ = 0;
-  double round_acked_ = 0;  // bytes since the share of losses was last looked at
-  double round_lost_ = 0;
+  double latest_delay_ = 0;                 // ns: the queue of the latest round trip
+  double sent_from_;                        // the window a round before this one began
+  double round_window_;                     // the window when it began ...
+  double round_rtt_ = 0;                    // ... and the round trip, ns
+  double round_lost_ = 0;                   // bytes since the share of losses was last looked at
   double losses_missed_ = 0;                // expected in a short queue since the latest one
-  double before_silence_ = 0;               // the window when the peer fell silent; 0: it talks
   double standing_delay_ = 0;               // ps: the least of the last round trip
   double tried_delay_ = 0;                  // ps: stays while the window shrinks ...
   double tried_window_ = 0;                 // ... from here
   Duration least_delay_ = Duration::max();  // of this round trip
   TimePoint round_began_{};
-  std::uint32_t standing_rounds_ = 0;
-  TimePoint period_end_ = TimePoint::min();
   TimePoint last_decrease_ = TimePoint::min();
-  TimePoint last_eta_ = TimePoint::min();
-  TimePoint last_ack_ = TimePoint::min();
   TimePoint no_distance_before_ = TimePoint::min();
   TimePoint no_restore_before_ = TimePoint::min();
+  std::uint32_t standing_rounds_ = 0;
   std::optional<PathId> latest_lost_;  // the path of the latest loss ...
   int repeated_ = 0;                   // ... and how many more there were in a row along it
+
+  // What every acknowledgement looks at, in two cache lines.
+  WindowBounds bounds_;
+  double mtu_;
+  double window_;        // bytes; may be a part of a packet
+  double smoothed_rtt_;  // ns; until one was measured what was told
+  double empty_acked_ = 0;
+  double achieved_ = 0;  // bytes acknowledged in this adaptation period
+  double to_ignore_ = 0;
+  double ignored_ = 0;
+  double round_acked_ = 0;     // bytes since the share of losses was last looked at
+  double before_silence_ = 0;  // the window when the peer fell silent; 0: it talks
+  TimePoint period_end_ = TimePoint::min();
+  TimePoint last_eta_ = TimePoint::min();
+  TimePoint last_ack_ = TimePoint::min();
   bool credits_;
   bool measured_ = false;     // a round trip
   bool short_queue_ = false;  // too short to be measured: losses alone tell

@@ -16,7 +16,7 @@ class PeerPaths {
   PeerPaths() = default;
   // A run has so many bytes at the most, but a packet at least.
   PeerPaths(PathSelector selector, const PathHealthTuning& tuning, std::uint32_t run = 0)
-      : selector_(std::move(selector)), health_(selector_.paths(), tuning), run_(run) {}
+      : selector_(std::move(selector)), run_(run), health_(selector_.paths(), tuning) {}
 
   // The path for the next packet. Never one that is assumed bad while another one is good.
   [[nodiscard]] PathId pick(TimePoint now) {
@@ -67,11 +67,11 @@ class PeerPaths {
   [[nodiscard]] PathId avoid_bad(TimePoint now, PathId path);
 
   PathSelector selector_;
-  PathHealth health_;
-  TimePoint run_began_ = TimePoint::min();
-  PathId run_path_;
   std::uint32_t run_ = 0;
   std::uint32_t run_left_ = 0;
+  TimePoint run_began_ = TimePoint::min();
+  PathId run_path_;
+  PathHealth health_;
 };
 
 }  // namespace weft::srd
