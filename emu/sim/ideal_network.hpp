@@ -70,12 +70,23 @@ class IdealNetwork {
 
  private:
   [[nodiscard]] LeastTime least_time(fabric::LinkId link) const;
-  [[nodiscard]] Way find(fabric::PortId from, fabric::PortId to) const;
+  [[nodiscard]] Way find(fabric::PortId from, fabric::PortId to);
+  [[nodiscard]] LeastTime& reach(fabric::NodeId node);
 
   const IdealQuestion& question_;
   std::vector<double> ps_per_byte_;
   std::unordered_map<fabric::LinkId, std::vector<const fabric::Fault*>> faults_of_;
   std::unordered_map<std::uint64_t, Way> ways_;  // by the two switches
+
+  // Of the search that is under way: nodes at one distance and at the next one, and which place in
+  // `next_` each node of the network has.
+  struct Reached {
+    fabric::NodeId node;
+    LeastTime least;
+  };
+  std::vector<Reached> here_;
+  std::vector<Reached> next_;
+  std::vector<std::uint32_t> places_;
 };
 
 // Picoseconds until all flows have ended, if each starts at the earliest at its time in `starts`:

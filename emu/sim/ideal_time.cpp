@@ -10,7 +10,8 @@
 
 namespace weft::sim {
 
-IdealNetwork::IdealNetwork(const IdealQuestion& question) : question_(question) {
+IdealNetwork::IdealNetwork(const IdealQuestion& question)
+    : question_(question), places_(question.topology.nodes().size()) {
   const auto& links = question.topology.links();
   std::vector<double> fastest(links.size(), 1);
   for (std::size_t i = 0; i < question.faults.size(); ++i) {
@@ -71,30 +72,31 @@ FlowFrames IdealNetwork::frames_of(const fabric::FlowSpec& flow) const {
 // links that routing allows. The links between two distances are a cut: each path takes exactly one
 // of them. Minima of fixed delay and of time per byte are kept apart, so their sum may belong to no
 // real path; it is below all of them, which is what a lower bound needs.
-Way IdealNetwork::find(fabric::PortId from, fabric::PortId to) const {
+Way IdealNetwork::find(fabric::PortId from, fabric::PortId to) {
   const fabric::NodeId goal = question_.routes.leaf_of(to);
+  const auto& links = question_.topology.links();
+  const auto is_goal = [goal](const Reached& reached) { return reached.node == goal; };
   Way way;
-  std::unordered_map<fabric::NodeId, LeastTime> here{{question_.routes.leaf_of(from), {}}};
-  while (!here.empty() && !here.contains(goal)) {
-    std::unordered_map<fabric::NodeId, LeastTime> next;
+  here_ = {{question_.routes.leaf_of(from), {}}};
+  while (std::none_of(here_.begin(), here_.end(), is_goal)) {
+    next_.clear();
     double slowest = 0;
     double carried = 0;
     LeastTime most;
     double least_delay = INFINITY;
-    for (const auto& [node, before] : here) {
+    for (const auto& [node, before] : here_) {
       for (const fabric::LinkId link : question_.routes.candidates(node, to)) {
         const LeastTime own = least_time(link);
-        const LeastTime sum{before.nothing + own.nothing, before.per_byte + own.per_byte};
-        auto [it, added] = next.try_emplace(question_.topology.links()[link].to, sum);
-        it->second.nothing = std::min(it->second.nothing, sum.nothing);
-        it->second.per_byte = std::min(it->second.per_byte, sum.per_byte);
+        LeastTime& sum = reach(links[link].to);
+        sum.nothing = std::min(sum.nothing, before.nothing + own.nothing);
+        sum.per_byte = std::min(sum.per_byte, before.per_byte + own.per_byte);
         slowest = std::max(slowest, own.per_byte);
         carried += 1 / own.per_byte;
         most = {std::max(most.nothing, own.nothing), slowest};
         least_delay = std::min(least_delay, own.nothing);
       }
     }
-    if (next.empty()) {
+    if (next_.empty()) {
       return {};
     }
     way.first_per_byte = way.links == 0 ? slowest : way.first_per_byte;
@@ -105,10 +107,21 @@ Way IdealNetwork::find(fabric::PortId from, fabric::PortId to) const {
       way.narrow_per_byte = slowest;
     }
     ++way.links;
-    here = std::move(next);
+    here_.swap(next_);
   }
-  way.all = here.empty() ? LeastTime{} : here.at(goal);
+  way.all = std::find_if(here_.begin(), here_.end(), is_goal)->least;
   return way;
+}
+
+// The entry of that node among those at the next distance.
+LeastTime& IdealNetwork::reach(fabric::NodeId node) {
+  const std::uint32_t place = places_[node];
+  if (place < next_.size() && next_[place].node == node) {
+    return next_[place].least;
+  }
+  places_[node] = static_cast<std::uint32_t>(next_.size());
+  next_.push_back({node, {INFINITY, INFINITY}});
+  return next_.back().least;
 }
 
 const Way& IdealNetwork::way(fabric::PortId from, fabric::PortId to) {
