@@ -69,8 +69,7 @@ bool FramesInside::keep(Stored& stored, std::span<const std::byte> frame) {
   return true;
 }
 
-void FramesInside::remove(std::uint32_t handle) {
-  Stored& stored = (*this)[handle];
+void FramesInside::remove(std::uint32_t handle, const Stored& stored) {
   if (stored.block != kNone) {
     pools_[stored.size_class].release(stored.block);
   }

@@ -46,7 +46,8 @@ class FramesInside {
   [[nodiscard]] std::uint32_t add(fabric::PortId from, std::size_t size);
   // Copies the bytes into a block. False: the system has no memory.
   [[nodiscard]] bool keep(Stored& stored, std::span<const std::byte> frame);
-  void remove(std::uint32_t handle);
+  // `stored` is (*this)[handle].
+  void remove(std::uint32_t handle, const Stored& stored);
 
   [[nodiscard]] Stored& operator[](std::uint32_t handle) const {
     return *reinterpret_cast<Stored*>(records_.at(handle));

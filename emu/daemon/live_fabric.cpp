@@ -52,7 +52,7 @@ struct LiveFabric::Sink {
     if (live.capture_ != nullptr) [[unlikely]] {
       live.record(when, event, link, to_string(reason));
     }
-    live.release(event.frame);
+    live.release(event.frame, live.inside_[event.frame]);
   }
   std::uint32_t duplicate(std::uint32_t handle) { return live.copy(handle); }
   void wake(fabric::Picos, std::uint32_t) {}
@@ -112,7 +112,7 @@ std::uint32_t LiveFabric::store(fabric::PortId from, const FrameDelivery& to,
     stored.lender = lender.loans;
     stored.loan = lender.loans->lend(lender.position, handle, lender.now);
   } else if (!inside_.keep(stored, frame)) {
-    inside_.remove(handle);
+    inside_.remove(handle, stored);
     return fabric::kNone;
   }
   return handle;
@@ -141,24 +141,29 @@ std::uint32_t LiveFabric::copy(std::uint32_t handle) {
   return twin;
 }
 
-void LiveFabric::release(std::uint32_t handle) {
-  Stored& stored = inside_[handle];
+void LiveFabric::release(std::uint32_t handle, Stored& stored) {
   if (stored.lender != nullptr) {
     std::exchange(stored.lender, nullptr)->give_back(stored.loan);
   }
-  inside_.remove(handle);
+  inside_.remove(handle, stored);
 }
 
 // False: the NIC is as far behind as it may be, and the frame stays in the sender's ring. That is
 // how senders feel a slow link.
 bool LiveFabric::submit(TimePoint now, fabric::PortId from, const FrameDelivery& to,
                         std::span<const std::byte> frame, const Lender& lender) {
+  return submit(now, from, to, net::FlowKey::parse(frame), frame, lender);
+}
+
+bool LiveFabric::submit(TimePoint now, fabric::PortId from, const FrameDelivery& to,
+                        const net::FlowKey& flow, std::span<const std::byte> frame,
+                        const Lender& lender) {
   const fabric::Picos time = count_from(now);
   if (fabric_.uplink_free(from) > time + kNicQueue) {
     return false;
   }
-  const unsigned ip_class = net::traffic_class(frame);
-  const auto flow = net::FlowKey::parse(frame);
+  const unsigned ip_class = net::traffic_class(flow.frame());
+  const auto dscp = static_cast<std::uint8_t>(ip_class >> 2);
   fabric::Frame meta;
   meta.destination = to.port;
   meta.hash = flow.hash();
@@ -167,9 +172,9 @@ bool LiveFabric::submit(TimePoint now, fabric::PortId from, const FrameDelivery&
     return true;
   }
   meta.size = static_cast<std::uint16_t>(frame.size());
-  meta.control = Protocols::is_control(flow, static_cast<std::uint8_t>(ip_class >> 2));
+  meta.control = Protocols::is_control(flow, dscp);
   meta.ecn_capable = (ip_class & 3) != 0;
-  meta.trimmable = trims_ && Protocols::can_trim(flow, frame);
+  meta.trimmable = trims_ && Protocols::may_trim(flow, dscp, frame.size());
   // The time in the network begins when the NIC starts to send: waiting for weftd, or for the NIC,
   // does not count.
   inside_[meta.handle].entered = std::max(time, fabric_.uplink_free(from));
@@ -218,7 +223,13 @@ std::span<std::byte> LiveFabric::as_it_arrives(Stored& stored, unsigned flags) {
     net::mark_congested(frame);
   }
   if ((flags & fabric::kTrimmed) != 0) {
-    frame = frame.first(Protocols::trim(frame));
+    // A full queue had no room for more than the headers. What cannot be cut, because its sender
+    // wrote no valid ones or has changed them meanwhile, must not pass it whole.
+    const std::size_t size = Protocols::trim(frame);
+    if (size == frame.size()) {
+      return {};
+    }
+    frame = frame.first(size);
   }
   if ((flags & fabric::kCorrupted) != 0) {
     // Flip a bit only where the receiver's own checksum can find it: anywhere else, Ethernet's
@@ -239,7 +250,7 @@ void LiveFabric::deliver(const fabric::CalendarEvent& event) {
   if ((event.flags & (fabric::kTrimmed | fabric::kCorrupted)) != 0) {
     take_home(stored);
   }
-  FrameDelivery arrival = stored.to;
+  FrameDelivery& arrival = stored.to;
   arrival.damaged = (event.flags & fabric::kCorrupted) != 0;
   arrival.frame = stored.gone ? std::span<std::byte>{} : as_it_arrives(stored, event.flags);
   if (arrival.record.time != 0) {
@@ -247,7 +258,7 @@ void LiveFabric::deliver(const fabric::CalendarEvent& event) {
     arrival.record.time += nanoseconds(clock_.here(event.when - stored.entered));
   }
   deliver_(arrival);
-  release(event.frame);
+  release(event.frame, stored);
 }
 
 // The round trip of a full packet and its acknowledgement, without queues, to the most distant of

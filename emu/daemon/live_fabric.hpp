@@ -20,6 +20,7 @@
 #include "emu/fabric/fabric.hpp"
 #include "emu/fabric/topology.hpp"
 #include "srd/base/time.hpp"
+#include "srd/net/flow_key.hpp"
 
 namespace weft::daemon {
 
@@ -52,6 +53,10 @@ class LiveFabric {
   // which there is no memory is lost, and counted in refused().
   [[nodiscard]] bool submit(TimePoint now, fabric::PortId from, const FrameDelivery& to,
                             std::span<const std::byte> frame, const Lender& lender = {});
+  // Where the headers were read before, perhaps in a copy, which need not outlive the call.
+  [[nodiscard]] bool submit(TimePoint now, fabric::PortId from, const FrameDelivery& to,
+                            const srd::net::FlowKey& flow, std::span<const std::byte> frame,
+                            const Lender& lender = {});
   // Copies the oldest frame that is on loan from there: the lender needs its room.
   void call_in(Loans& loans);
   // Delivers what is due. Returns how many frames came out or were lost.
@@ -101,9 +106,10 @@ class LiveFabric {
   void take_home(Stored& stored);
   // A second frame with the same bytes, or kNone.
   [[nodiscard]] std::uint32_t copy(std::uint32_t handle);
-  void release(std::uint32_t handle);
+  // `stored` is inside_[handle].
+  void release(std::uint32_t handle, Stored& stored);
   // The bytes with marks, cuts and damage; empty if the damage is one that a wire would have turned
-  // into a loss.
+  // into a loss, or what was to be cut has no whole headers.
   [[nodiscard]] std::span<std::byte> as_it_arrives(Stored& stored, unsigned flags);
   void deliver(const fabric::CalendarEvent& event);
   void record(fabric::Picos when, const fabric::CalendarEvent& event, fabric::LinkId link,

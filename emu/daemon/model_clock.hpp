@@ -18,7 +18,11 @@ class ModelClock {
  public:
   // `dilation` seconds here are one second in the network; weftd accepts 0.001 to 1000000.
   ModelClock(TimePoint start, double dilation)
-      : start_(start), rate_(std::llround(std::ldexp(1000.0 / dilation, kRateBits))) {}
+      : start_(start), rate_(std::llround(std::ldexp(1000.0 / dilation, kRateBits))) {
+    if (rate_ % (std::int64_t{1} << kRateBits) == 0) {
+      whole_ = rate_ >> kRateBits;
+    }
+  }
 
   // The network's count. It stops at kLatest until it is set back.
   static constexpr fabric::Picos kLatest = INT64_MAX - (fabric::Picos{1} << 60);
@@ -34,6 +38,9 @@ class ModelClock {
                : kNever;
   }
   [[nodiscard]] Duration here(fabric::Picos span) const {
+    if (whole_ != 0) [[likely]] {
+      return Duration{span / whole_};
+    }
     return Duration{static_cast<std::int64_t>((Wide{span} << kRateBits) / rate_)};
   }
   // The network's time since it began.
@@ -49,6 +56,8 @@ class ModelClock {
 
   TimePoint start_;
   std::int64_t rate_;  // picoseconds there per nanosecond here, in 2^-kRateBits
+  // The same, where it is a whole number: a division by 128 bits takes long. Otherwise 0.
+  std::int64_t whole_ = 0;
   Wide rewound_ = 0;
 };
 

@@ -212,7 +212,7 @@ bool Switchboard::enter_fabric(TimePoint now, Slot& from, const PlantNic& nic,
                           .management = steering.packet.management,
                           .source = source_of(from),
                           .frame = {}},
-                         frame,
+                         steering.flow, frame,
                          {.loans = &from.loans, .position = from.port.rx().position(), .now = now});
 }
 

@@ -34,10 +34,14 @@ class FlowKey {
   [[nodiscard]] std::uint16_t destination_port() const {
     return load16(&frame_[udp_ + kUdpDestinationPort]);
   }
+  // Where what UDP carries begins.
+  [[nodiscard]] std::size_t payload_offset() const { return udp_ + kUdpSize; }
   // What UDP carries, and whatever may lie behind it.
   [[nodiscard]] std::span<const std::byte> payload() const {
-    return frame_.subspan(udp_ + kUdpSize);
+    return frame_.subspan(payload_offset());
   }
+  // The bytes that were read.
+  [[nodiscard]] std::span<const std::byte> frame() const { return frame_; }
 
   // The address that an IP packet of any kind, or an ARP message, claims to come from.
   [[nodiscard]] std::optional<Address> claimed_source() const;

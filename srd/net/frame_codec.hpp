@@ -132,9 +132,10 @@ concept SteeringCodec = requires(std::span<const std::byte> packet, std::span<st
 
 // A protocol whose data packets a full switch may cut instead of dropping them.
 template <class C>
-concept Trims = requires(std::span<std::byte> frame) {
+concept Trims = requires(std::span<std::byte> frame, std::uint8_t dscp, std::size_t packet_size) {
   { C::kTrimmedPacket } -> std::convertible_to<std::size_t>;  // what is left of one, in bytes
-  { C::can_trim(std::span<const std::byte>(frame)) } -> std::same_as<bool>;
+  // By class and size: asked for each frame, so the rest is left to trim().
+  { C::may_trim(dscp, packet_size) } -> std::same_as<bool>;
   // Returns the new size of the frame; the old one of a frame that cannot be cut.
   { C::trim(frame) } -> std::same_as<std::size_t>;
 };
@@ -193,10 +194,12 @@ struct CodecList {
   [[nodiscard]] static bool is_control(const FlowKey& flow, std::uint8_t dscp) {
     return with(flow, false, [&](auto codec) { return codec.is_control(dscp); });
   }
-  [[nodiscard]] static bool can_trim(const FlowKey& flow, std::span<const std::byte> frame) {
+  // The flow may be of the beginning of the frame only, so its size is given.
+  [[nodiscard]] static bool may_trim(const FlowKey& flow, std::uint8_t dscp,
+                                     std::size_t frame_size) {
     return with(flow, false, [&](auto codec) {
       if constexpr (Trims<decltype(codec)>) {
-        return codec.can_trim(frame);
+        return codec.may_trim(dscp, frame_size - flow.payload_offset());
       } else {
         return false;
       }

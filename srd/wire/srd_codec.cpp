@@ -6,11 +6,6 @@
 namespace weft::srd::wire {
 namespace {
 
-bool can_trim(const net::Envelope& envelope) {
-  return envelope.ok() && envelope.dscp() == kDscpData &&
-         envelope.packet().size() > SrdCodec::kTrimmedPacket;
-}
-
 std::size_t offset_of(const net::Envelope& envelope, std::span<const std::byte> frame) {
   return static_cast<std::size_t>(envelope.packet().data() - frame.data());
 }
@@ -46,14 +41,11 @@ std::size_t SrdCodec::checked_from(std::span<const std::byte> frame) {
   return checked ? offset_of(envelope, frame) : 0;
 }
 
-bool SrdCodec::can_trim(std::span<const std::byte> frame) {
-  return wire::can_trim(net::Envelope::parse(frame, kPorts));
-}
-
 std::size_t SrdCodec::trim(std::span<std::byte> frame) {
   const auto envelope = net::Envelope::parse(frame, kPorts);
-  return wire::can_trim(envelope) ? net::cut(frame, envelope, kTrimmedPacket, kDscpTrimmed)
-                                  : frame.size();
+  return envelope.ok() && may_trim(envelope.dscp(), envelope.packet().size())
+             ? net::cut(frame, envelope, kTrimmedPacket, kDscpTrimmed)
+             : frame.size();
 }
 
 }  // namespace weft::srd::wire

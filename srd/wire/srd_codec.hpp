@@ -73,7 +73,9 @@ struct SrdCodec {
   [[nodiscard]] static bool is_control(std::uint8_t dscp) { return dscp == kDscpControl; }
   // [wire 4.9] What a switch does instead of dropping a data packet: cuts its payload off and says
   // so in the envelope.
-  [[nodiscard]] static bool can_trim(std::span<const std::byte> frame);
+  [[nodiscard]] static bool may_trim(std::uint8_t dscp, std::size_t packet_size) {
+    return dscp == kDscpData && packet_size > kTrimmedPacket;
+  }
   [[nodiscard]] static std::size_t trim(std::span<std::byte> frame);
 
  private:

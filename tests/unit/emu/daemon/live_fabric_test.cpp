@@ -391,6 +391,22 @@ TEST_F(LiveFabricTest, AFullQueueTrimsWhereTheLinkTrims) {
   EXPECT_GT(trimmed, 5);
 }
 
+// A sender of frames that receivers would drop anyway does not get them past a full queue by that.
+TEST_F(LiveFabricTest, AFullQueueLosesWhatOnlySeemsTrimmable) {
+  constexpr std::size_t kIpChecksum = 24;
+  auto broken = frame(1000);
+  broken[kIpChecksum] ^= std::byte{1};
+  build_slow_link();
+  send_fast(broken);
+  EXPECT_GT(live_->fabric().totals().trimmed, 5U);
+  std::size_t whole = 0;
+  for (const auto& bytes : arrived_) {
+    EXPECT_TRUE(bytes.empty() || bytes.size() == broken.size());
+    whole += bytes.empty() ? 0 : 1;
+  }
+  EXPECT_EQ(whole + live_->fabric().totals().trimmed, 30U);
+}
+
 // Frames of protocols that are not trimmed: of RoCE, and of a kernel's TCP.
 TEST_F(LiveFabricTest, AFullQueueDropsWhatCannotBeTrimmed) {
   constexpr std::size_t kProtocol = 23;  // in the IPv4 header

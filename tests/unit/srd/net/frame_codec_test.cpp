@@ -110,10 +110,12 @@ TEST(CodecList, SealingWhatIsTooShortIsHarmless) {
 
 TEST(CodecList, OnlyWhatCanBeTrimmedIsTrimmed) {
   Bytes srd = frame_with<SrdCodec>(wire::test::golden("write"));
-  EXPECT_TRUE(Both::can_trim(FlowKey::parse(srd), srd));
+  EXPECT_TRUE(Both::may_trim(FlowKey::parse(srd), 0, srd.size()));
+  EXPECT_FALSE(Both::may_trim(FlowKey::parse(srd), wire::kDscpControl, srd.size()));
+  EXPECT_FALSE(Both::may_trim(FlowKey::parse(srd), 0, kEnvelopeSizeV4 + Both::kTrimmedPacket));
   EXPECT_EQ(Both::trim(srd), kEnvelopeSizeV4 + Both::kTrimmedPacket);
   Bytes trailer = frame_with<TrailerCodec>(trailer_packet());
-  EXPECT_FALSE(Both::can_trim(FlowKey::parse(trailer), trailer));
+  EXPECT_FALSE(Both::may_trim(FlowKey::parse(trailer), 0, trailer.size()));
   EXPECT_EQ(Both::trim(trailer), trailer.size());
 }
 
