@@ -25,6 +25,9 @@ using namespace srd;
 constexpr Qpn kSenderQpn{1};
 constexpr Qpn kReceiverQpn{2};
 constexpr std::size_t kBurst = TxPacket::kMaxBurst;
+// Of one direction, before it is the other's turn. Bursts follow each other as in a Poller, where
+// answers are looked at again only after several of them.
+constexpr std::size_t kBurstsPerRound = 2;
 // Enough requests that a burst is always full.
 constexpr std::size_t kOutstanding = 16 * kBurst;
 constexpr Duration kStep = std::chrono::microseconds{1};
@@ -87,8 +90,7 @@ class Pair {
 
   // Delivers about `packets` messages and returns how many exactly.
   std::uint64_t deliver(std::uint64_t packets) {
-    // One round: post up to kOutstanding, one burst there, one burst (mostly acknowledgements)
-    // back.
+    // One round: post up to kOutstanding, some bursts there, some (mostly acknowledgements) back.
     const std::uint64_t start = delivered_;
     while (delivered_ - start < packets) {
       while (sender_.outstanding() < kOutstanding) {
@@ -145,11 +147,17 @@ class Pair {
     }
   }
 
-  // One burst from one end to the other. Packets are handed over as the engine lends them.
+  // What one end sends in a round. Packets are handed over as the engine lends them.
   void carry(Engine& from, Engine& to) {
     if (from.next_timeout() <= now_) {
       from.on_timeout(now_);
     }
+    for (std::size_t burst = 0; burst < kBurstsPerRound && carry_burst(from, to); ++burst) {
+    }
+  }
+
+  // Returns whether there may be more.
+  bool carry_burst(Engine& from, Engine& to) {
     std::size_t count = 0;
     while (count < kBurst && from.next_transmit(now_, burst_[count])) {
       ++count;
@@ -163,6 +171,7 @@ class Pair {
       received.more = packet.payload[0];
       to.on_packet(now_, received);
     }
+    return count == kBurst;
   }
 
   // A receive for each that was used, so that no send ever finds none and is refused.
