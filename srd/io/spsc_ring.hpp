@@ -106,10 +106,7 @@ class RingProducer {
       return nullptr;
     }
     if (skip != 0) {
-      length_word(0).store(0, std::memory_order_relaxed);
-      length_word(offset).store(lap_ + kRingWrap, std::memory_order_release);
-      head_ += skip;
-      lap_ += kRingLap;
+      wrap(offset);
     }
     return area_ + (head_ & (capacity_ - 1)) + kRingFrameOffset;
   }
@@ -139,7 +136,12 @@ class RingProducer {
   // How many frames of that size are sure to fit, up to `most`. 0 if they would fill less than an
   // eighth of the ring and less than a quarter of `most`: a nearly full ring should not cause
   // bursts of one frame.
+  //
+  // Here, where nothing is promised yet, a young ring that is read up may begin anew.
   [[nodiscard]] std::size_t room(std::size_t most, std::size_t frame) {
+    if (head_ < kYoungLaps * capacity_) [[unlikely]] {
+      begin_anew((most + 1) * ring_record_bytes(frame) + 2 * kRingCell);
+    }
     if (has_room(most, frame)) [[likely]] {
       return most;
     }
@@ -169,8 +171,31 @@ class RingProducer {
   [[nodiscard]] std::uint64_t position() const { return head_; }
 
  private:
+  static constexpr std::uint64_t kYoungLaps = 16;
+
   [[nodiscard]] std::atomic_ref<std::uint32_t> length_word(std::size_t offset) {
     return std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(area_ + offset));
+  }
+  // The pages of a ring are made when they are first written to, which takes longer than to fill
+  // them. So the first laps of a ring end after a quarter of it, if nothing is under way there:
+  // a peer that says little, or waits for each answer, is done before all pages are made. What is
+  // left of the lap counts as written: `free`, the bytes that this leaves free, must be enough for
+  // what the caller is about to promise, because a consumer that sleeps is not woken for a wrap.
+  void begin_anew(std::size_t free) {
+    const std::size_t offset = head_ & (capacity_ - 1);
+    if (offset < std::max(capacity_ / 4, free) ||
+        header_->consumed.load(std::memory_order_acquire) != head_) {
+      return;
+    }
+    tail_ = head_;
+    wrap(offset);
+  }
+  // The next record begins at offset 0.
+  void wrap(std::size_t offset) {
+    length_word(0).store(0, std::memory_order_relaxed);
+    length_word(offset).store(lap_ + kRingWrap, std::memory_order_release);
+    head_ += capacity_ - offset;
+    lap_ += kRingLap;
   }
   // Reads the consumer's word only when the last value is not enough: it lies in a cache line of
   // the other core.
