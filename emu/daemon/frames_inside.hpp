@@ -5,12 +5,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <span>
 #include <vector>
 
 #include "emu/daemon/block_pool.hpp"
 #include "emu/daemon/frame_delivery.hpp"
 #include "emu/fabric/picos.hpp"
+#include "srd/base/check.hpp"
 
 namespace weft::daemon {
 
@@ -43,11 +45,38 @@ class FramesInside {
   FramesInside(std::size_t max_frame, std::size_t budget, std::size_t ports);
 
   // Room for a frame that came from that port, or kNone. Its bytes come with keep().
-  [[nodiscard]] std::uint32_t add(fabric::PortId from, std::size_t size);
+  [[nodiscard]] std::uint32_t add(fabric::PortId from, std::size_t size) {
+    WEFT_CHECK(size <= pools_.back().block_bytes());  // guaranteed by ports and rings
+    const std::uint8_t size_class = class_of(size);
+    const std::size_t charge = charges_[size_class];
+    std::uint32_t handle = kNone;
+    if (charged_ + charge <= budget_ && charged_to_[from] + charge <= budget_ - charged_) {
+      handle = records_.allocate();
+    }
+    if (handle == kNone) [[unlikely]] {
+      ++refused_;
+      return kNone;
+    }
+    charged_ += charge;
+    charged_to_[from] += charge;
+    Stored* stored = new (records_.at(handle)) Stored;
+    stored->size = static_cast<std::uint32_t>(size);
+    stored->size_class = size_class;
+    stored->from = from;
+    return handle;
+  }
   // Copies the bytes into a block. False: the system has no memory.
   [[nodiscard]] bool keep(Stored& stored, std::span<const std::byte> frame);
   // `stored` is (*this)[handle].
-  void remove(std::uint32_t handle, const Stored& stored);
+  void remove(std::uint32_t handle, const Stored& stored) {
+    if (stored.block != kNone) {
+      pools_[stored.size_class].release(stored.block);
+    }
+    const std::size_t charge = charges_[stored.size_class];
+    charged_ -= charge;
+    charged_to_[stored.from] -= charge;
+    records_.release(handle);
+  }
 
   [[nodiscard]] Stored& operator[](std::uint32_t handle) const {
     return *reinterpret_cast<Stored*>(records_.at(handle));
@@ -71,15 +100,15 @@ class FramesInside {
     }
     return size_class;
   }
-  [[nodiscard]] std::size_t charge_of(std::uint8_t size_class) const;
 
   std::size_t budget_;
   std::size_t charged_ = 0;
   std::uint64_t refused_ = 0;
   std::vector<std::size_t> charged_to_;  // by port
   BlockPool records_;
-  // By size class: the size of a block, and the blocks.
+  // By size class: the size of a block, what a frame is charged, and the blocks.
   std::array<std::size_t, kClasses.size() + 1> block_bytes_{};
+  std::array<std::size_t, kClasses.size() + 1> charges_{};
   std::vector<BlockPool> pools_;
 };
 
