@@ -67,12 +67,14 @@ void Sender::on_ack(TimePoint now, TimePoint arrived, const wire::ParsedPacket& 
     cc_.on_ack(sample);
   }
   if (has_work()) {
-    ask_again_ = ask_again_ || (asks_distance_ && how_far_.due(now));
+    if (asks_distance_ && how_far_.due(now)) {
+      requests_wanted_ = 1;
+    }
     make_ready();
   }
   // Waits may have become much shorter. What is in flight expires later than its tail is asked for.
   if (window_.bytes_in_flight() != 0) {
-    parts_.schedule.arm(peer_, timer_.tail_probe_due());
+    parts_.schedule.arm(peer_, timer_.tail_probe_due(parts_.patience));
   }
 }
 
@@ -374,7 +376,11 @@ void Sender::lose(TimePoint now, SendSlot& slot, PathEvent how) {
     parts_.works.finish_if_done(index, parts_.works[index]);
     return;
   }
-  credits_.on_lost(slot.length);
+  if (parts_.patience.losses_are_reported && how != PathEvent::trimmed) {
+    credits_.on_lost_on_the_way(slot.length);
+  } else {
+    credits_.on_lost(slot.length);
+  }
   window_.mark_lost(slot);
   cc_.on_loss(now, SendWindow::charged(slot), kind, PathId{slot.path});
   parts_.tell(Event::Kind::packet_lost, now, peer_.id, slot.psn, PathId{slot.path},

@@ -55,7 +55,8 @@ RetransmissionTuning patience_of(const EngineConfig& config) {
           .ack_delay = config.ack_delay,
           .min_rto = min_rto,
           .max_rto = std::max(config.max_rto, min_rto),
-          .peer_timeout = config.peer_timeout};
+          .peer_timeout = config.peer_timeout,
+          .losses_are_reported = config.trimming};
 }
 
 }  // namespace

@@ -44,6 +44,8 @@ bool Receiver::note_arrival(EngineParts& parts, TimePoint now, const wire::DataH
     ++parts.counters.congested_pkts;
   }
   if (probe) [[unlikely]] {
+    // The peer's oldest packet in flight: it has not heard what it was told.
+    say_twice_ = say_twice_ || (window_.open() && Psn{header.psn.value()}.before(told_));
     if (probes_.empty() || !mutated(Mutation::answer_one_probe)) {
       parts.probe_echoes.push(probes_, echo_of(now, header, packet));
     }
@@ -74,6 +76,9 @@ void Receiver::write_ack(EngineParts& parts, TimePoint now, const wire::CommonHe
   if (echo_.valid) {
     tell_echo(now, echo_, header);
   }
+  // No acknowledgement of ours is acknowledged, and each takes any path, which may be a dead one.
+  // Where queues lose without a report, more packets would make a bad case worse.
+  say_twice_ = say_twice_ && (echo_.valid || grant_) && parts.patience.losses_are_reported;
   if (!window_.open() && !mutated(Mutation::acknowledge_without_window)) {
     header.common.flags |= wire::kNoWindow;  // [wire 4.4]
   }
@@ -83,6 +88,7 @@ void Receiver::write_ack(EngineParts& parts, TimePoint now, const wire::CommonHe
   }
   const Psn cumulative = window_.cumulative();
   header.cumulative = cumulative.value();
+  told_ = cumulative;
   if (mutated(Mutation::acknowledge_too_much) && cumulative.before(window_.top())) [[unlikely]] {
     header.cumulative = cumulative.value() + 1;
   }

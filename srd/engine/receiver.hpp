@@ -91,9 +91,11 @@ class Receiver {
   void note_again(EngineParts& parts, const wire::DataHeader& header, std::uint8_t code);
   // The peer is to be told what it may send.
   void note_grant() { grant_ = true; }
-  // The peer wants so many credits, cumulative.
+  // The peer wants so many credits, cumulative. If it has said so before, it may not have heard the
+  // answer.
   void note_demand(TimePoint now, std::uint32_t demand) {
     asked_at_ = now;
+    say_twice_ = say_twice_ || demand == demand_;
     demand_ = demand;
     grant_ = true;
   }
@@ -101,7 +103,7 @@ class Receiver {
   [[nodiscard]] TimePoint last_heard() const { return std::max(asked_at_, echo_.arrived); }
   // There is something that the next acknowledgement has to say.
   [[nodiscard]] bool owes_ack() const {
-    return echo_.valid || grant_ || !again_.empty() || !probes_.empty();
+    return echo_.valid || grant_ || say_twice_ || !again_.empty() || !probes_.empty();
   }
   // Whether there is anything that an acknowledgement could say: after a restart there may not be.
   [[nodiscard]] bool can_ack() const { return owes_ack() || window_.open(); }
@@ -127,10 +129,14 @@ class Receiver {
   std::uint8_t unacknowledged_ = 0;  // packets since the last acknowledgement
   bool gap_at_end_ = false;          // an acknowledgement that was asked for had to leave gaps
   bool grant_ = false;               // credits are to be told
+  bool say_twice_ = false;           // the next acknowledgement
   std::uint32_t marked_ = 0;         // accepted packets that carried a congestion mark
   ArrivalOrder order_;
   Qpn reply_to_;
   Qpn reply_from_;
+  // The latest acknowledgement has said that every number before this one is settled. Before any, a
+  // question may have an answer too many.
+  Psn told_;
   OwedList again_;   // trimmed and deferred packets that have not been told
   OwedList probes_;  // echoes of probes that have not been told
   ReceiveWindow window_;

@@ -35,6 +35,9 @@ struct RetransmissionTuning {
   Duration min_rto{};    // retransmit_wait() is between these two
   Duration max_rto{};
   Duration peer_timeout{};  // silence after which the peer is dead
+  // The network reports what its queues lose, so silence is a matter of paths: they are tried one
+  // after the other before waits double.
+  bool losses_are_reported = false;
 };
 
 // Its user says what happens, in the order in which it happens.
@@ -59,7 +62,7 @@ class RetransmissionTimer {
     timeouts_ = 0;
     last_progress_ = now;
     last_ack_ = now;
-    tail_probed_ = false;
+    tail_probes_ = 0;
   }
   // An acknowledgement that a packet of ours has caused; a grant of credits is none.
   void on_answer(TimePoint now) { last_answer_ = now; }
@@ -68,7 +71,10 @@ class RetransmissionTimer {
     backoff_ = 0;
     update_waits(tuning);
   }
-  void on_tail_probe() { tail_probed_ = true; }
+  void on_tail_probe(TimePoint now) {
+    tail_probed_at_ = now;
+    tail_probes_ = static_cast<std::uint8_t>(std::min(tail_probes_ + 1, 255));
+  }
   // A question was asked. Returns when the one before was.
   TimePoint on_question(TimePoint now) { return std::exchange(asked_at_, now); }
   // One more timeout without a sign of life; the first one since `since`.
@@ -114,22 +120,32 @@ class RetransmissionTimer {
   // When a packet that left at `sent_at` is to be asked for, again and again, while no round trip
   // has been measured.
   [[nodiscard]] TimePoint first_question_due(TimePoint sent_at) const {
-    return std::max(sent_at, asked_at_) + retransmit_wait_;
+    return std::max(sent_at, asked_at_) + answer_wait_;
   }
-  // When a tail that is in flight is to be asked for; once for each progress.
-  [[nodiscard]] TimePoint tail_probe_due() const {
-    return tail_probed_ ? kNever : last_progress_ + tail_wait_;
+  // When a tail that is in flight is to be asked for: once for each acknowledgement, and where
+  // losses are reported again and again if packets have timed out since.
+  [[nodiscard]] TimePoint tail_probe_due(const RetransmissionTuning& tuning) const {
+    if (tail_probes_ == 0) {
+      return last_progress_ + tail_wait_;
+    }
+    if (!is_silent() || !tuning.losses_are_reported) {
+      return kNever;
+    }
+    const int doublings =
+        std::clamp(tail_probes_ - kTriesBeforeBackoff, 0, static_cast<int>(kMaxBackoffShift));
+    return std::max(last_progress_, tail_probed_at_) + tail_wait_ * (1 << doublings);
   }
+  // A tail was asked for more than once, and there has been no acknowledgement since.
+  [[nodiscard]] bool asked_tail_in_vain() const { return tail_probes_ > 1; }
   // When a peer that owes us something is to be asked.
   [[nodiscard]] TimePoint question_due() const {
-    return question_open() ? asked_at_ + retransmit_wait_
-                           : last_progress_ + kWaitsBeforeQuestion * retransmit_wait_;
+    return question_open() ? asked_at_ + answer_wait_
+                           : last_progress_ + kWaitsBeforeQuestion * answer_wait_;
   }
   // The same where it owes credits, after so many times the wait for an answer: the bytes of a read
   // do not bring any.
   [[nodiscard]] TimePoint credit_question_due(int waits) const {
-    return asked_at_ > last_ack_ ? asked_at_ + retransmit_wait_
-                                 : last_ack_ + waits * retransmit_wait_;
+    return asked_at_ > last_ack_ ? asked_at_ + answer_wait_ : last_ack_ + waits * answer_wait_;
   }
   // Nothing has come since the latest question.
   [[nodiscard]] bool question_open() const { return asked_at_ > last_progress_; }
@@ -141,33 +157,38 @@ class RetransmissionTimer {
  private:
   static constexpr std::uint32_t kMaxBackoffShift = 6;
   static constexpr std::uint32_t kTimeoutsToDie = 3;  // at least, whatever the clock says
+  static constexpr int kTriesBeforeBackoff = 8;
 
   void update_waits(const RetransmissionTuning& tuning) {
     const Duration base =
         std::clamp(rtt_.timeout() + tuning.ack_delay, tuning.min_rto, tuning.max_rto);
     // Until then nothing is known of queues, such as many first windows make.
-    const std::uint32_t doublings = std::max(backoff_, rtt_.seasoned() ? 0U : 1U);
-    retransmit_wait_ =
-        std::min(base * (1 << std::min(doublings, kMaxBackoffShift)), tuning.max_rto);
+    const std::uint32_t least = rtt_.seasoned() ? 0 : 1;
+    const std::uint32_t doublings = std::min(std::max(backoff_, least), kMaxBackoffShift);
+    retransmit_wait_ = std::min(base * (1 << doublings), tuning.max_rto);
+    const std::uint32_t sooner = tuning.losses_are_reported && doublings > least ? 1 : 0;
+    answer_wait_ = std::min(base * (1 << (doublings - sooner)), tuning.max_rto);
     expiry_wait_ = rtt_.measured() ? retransmit_wait_ : tuning.max_rto;
     const Duration tail = rtt_.mean() + rtt_.mean() / 2 + tuning.ack_delay;
     tail_wait_ = rtt_.measured() ? std::min(tail, retransmit_wait_) : retransmit_wait_;
   }
 
   Duration retransmit_wait_{};
+  Duration answer_wait_{};  // to a question, which may well be asked once more before waits double
   Duration expiry_wait_{};
   Duration tail_wait_{};
-  TimePoint last_progress_{};   // of the latest departure or acknowledgement
-  TimePoint last_ack_{};        // of the latest acknowledgement, whatever caused it
-  TimePoint last_answer_{};     // of the latest acknowledgement that a packet of ours has caused
-  TimePoint asked_at_{};        // of the latest question
-  std::uint32_t timeouts_ = 0;  // in a row, without a sign of life
-  bool tail_probed_ = false;    // since the last progress
+  TimePoint last_progress_{};     // of the latest departure or acknowledgement
+  TimePoint last_ack_{};          // of the latest acknowledgement, whatever caused it
+  TimePoint last_answer_{};       // of the latest acknowledgement that a packet of ours has caused
+  TimePoint asked_at_{};          // of the latest question
+  std::uint32_t timeouts_ = 0;    // in a row, without a sign of life
+  std::uint8_t tail_probes_ = 0;  // since the last acknowledgement
 
   // Looked at when a round trip is measured, or nothing comes.
-  std::uint32_t backoff_ = 0;  // timeouts since the last round trip that was measured
-  TimePoint timed_out_at_{};   // of the latest of the timeouts
-  Duration silence_{};         // that these have lasted
+  std::uint32_t backoff_ = 0;   // timeouts since the last round trip that was measured
+  TimePoint timed_out_at_{};    // of the latest of the timeouts
+  Duration silence_{};          // that these have lasted
+  TimePoint tail_probed_at_{};  // of the latest probe of a tail
   RttEstimator rtt_;
 };
 

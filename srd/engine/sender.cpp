@@ -109,12 +109,15 @@ CreditBalance Sender::first_credits(Bytes sharers) const {
 }
 
 void Sender::emit_credit_request(TimePoint now, TxPacket& out) {
-  ask_again_ = false;
+  const bool last = requests_wanted_ <= 1;  // of those that leave together
+  requests_wanted_ = static_cast<std::uint8_t>(requests_wanted_ - (last ? requests_wanted_ : 1));
   std::uint32_t demand = 0;
   if (rationed_) {
     (void)timer_.on_question(now);
     parts_.schedule.arm(peer_, now + timer_.retransmit_wait());
-    credits_.on_requested(now, parts_.credit_window / sharers_of(parts_));
+    if (last) {
+      credits_.on_requested(now, parts_.credit_window / sharers_of(parts_));
+    }
     demand = credits_.demand();
     out.path = pick_for_question(now);
   } else {

@@ -134,7 +134,7 @@ class alignas(kCacheLine) Sender {
   // True if a request has to leave before anything else: the receiver does not know of all that
   // waits, or is asked how far it is.
   [[nodiscard]] bool credit_request_due() const {
-    return ask_again_ || (rationed_ && credits_.should_request());
+    return requests_wanted_ != 0 || (rationed_ && credits_.should_request());
   }
   void emit_credit_request(TimePoint now, TxPacket& out);
   [[nodiscard]] CreditBalance first_credits(Bytes sharers) const;
@@ -186,6 +186,7 @@ class alignas(kCacheLine) Sender {
   void ask_for_first_answer(TimePoint now);
   void ask_for_tail(TimePoint now);
   void want_probes(TimePoint now, std::uint32_t count);
+  [[nodiscard]] std::uint8_t questions_after_silence() const;
   [[nodiscard]] TimePoint path_probe_due() const;
   [[nodiscard]] bool owed_by_peer() const;
   [[nodiscard]] TimePoint question_due() const;
@@ -199,19 +200,20 @@ class alignas(kCacheLine) Sender {
   TimePoint paced_until_{};  // nothing leaves before
   std::uint8_t turn_ = 0;    // which queue is next
   bool muted_ = false;
-  bool pace_holds_back_ = false;     // the next packet; nothing else does
-  bool rationed_;                    // the receiver grants credits
-  bool heard_ = false;               // an acknowledgement has come, ever
-  bool ask_again_ = false;           // for credits: there was no answer; or how far the peer is
-  std::uint16_t probes_wanted_ = 0;  // before anything else
+  bool pace_holds_back_ = false;      // the next packet; nothing else does
+  bool rationed_;                     // the receiver grants credits
+  bool heard_ = false;                // an acknowledgement has come, ever
+  std::uint8_t requests_wanted_ = 0;  // for credits, again; or how far the peer is
+  std::uint16_t probes_wanted_ = 0;   // before anything else
   std::uint32_t next_message_;
   Psn asked_;      // latest number that asked for an acknowledgement
   Qpn last_from_;  // endpoints of the latest request, for packets that belong to none
   Qpn last_to_;
   WorkQueues queues_;  // begins with that of single packets
   std::uint32_t next_read_;
-  bool asks_distance_;  // its congestion control makes use of the answer
-  PathId asked_along_;  // that the latest question took
+  bool asks_distance_;       // its congestion control makes use of the answer
+  PathId asked_along_;       // that the latest question took
+  bool ask_surest_ = false;  // the latest one took a path that is known to work, if there was one
   alignas(kCacheLine) RetransmissionTimer timer_;
   alignas(kCacheLine) wire::CommonHeader header_{};  // what is the same in all data packets
   std::uint32_t marked_ = 0;  // packets of ours that have arrived with a mark, as the peer says

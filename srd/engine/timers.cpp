@@ -15,7 +15,7 @@
 namespace weft::srd {
 namespace {
 
-constexpr std::uint32_t kProbesOfTheSilent = 4;  // in the time of an answer, as PathHealth's
+constexpr std::uint16_t kProbesOfTheSilent = 4;  // in the time of an answer, as PathHealth's
 
 }  // namespace
 
@@ -96,10 +96,11 @@ void Sender::ask_for_life(TimePoint now) {
   if (unanswered && died_of_silence(now, asked_before)) {
     return;
   }
+  const std::uint8_t questions = unanswered ? questions_after_silence() : std::uint8_t{1};
   if (has_credit()) {
-    want_probes(now, 1);
+    want_probes(now, questions);
   } else {
-    ask_again_ = true;
+    requests_wanted_ = questions;
   }
   make_ready();
 }
@@ -114,22 +115,31 @@ void Sender::ask_for_first_answer(TimePoint now) {
       timer_.first_question_due(slot->sent_at) > now) {
     return;
   }
+  const bool in_vain = timer_.is_silent();
   if (died_of_silence(now, slot->sent_at)) {
     return;
   }
   (void)timer_.on_question(now);
-  const std::uint32_t overdue = std::min<std::uint32_t>(window_.span(), parts_.config.paths);
-  want_probes(now, std::min(overdue, kProbesOfTheSilent));
+  const std::uint32_t overdue =
+      std::max<std::uint32_t>(window_.span(), in_vain ? questions_after_silence() : 1);
+  want_probes(now, std::min<std::uint32_t>({overdue, parts_.config.paths, kProbesOfTheSilent}));
 }
 
 // The last packets are not acknowledged.
 void Sender::ask_for_tail(TimePoint now) {
   if (timer_.rtt().measured() && window_.oldest_in_flight() != nullptr &&
-      timer_.tail_probe_due() <= now) {
-    timer_.on_tail_probe();
+      timer_.tail_probe_due(parts_.patience) <= now) {
+    timer_.on_tail_probe(now);
     want_probes(now, 1);
     ++parts_.counters.tail_probes;
   }
+}
+
+// After one that was not answered, each along another path; where queues lose without a report, too
+// many would make a bad case worse.
+std::uint8_t Sender::questions_after_silence() const {
+  const bool several = parts_.patience.losses_are_reported;
+  return several ? static_cast<std::uint8_t>(std::min(parts_.config.paths, kProbesOfTheSilent)) : 1;
 }
 
 void Sender::want_probes(TimePoint now, std::uint32_t count) {
@@ -170,7 +180,7 @@ void Sender::release_waiting(TimePoint now) {
 TimePoint Sender::next_deadline() const {
   TimePoint next = path_probe_due();
   if (const SendSlot* slot = window_.oldest_in_flight()) {
-    const TimePoint question = timer_.rtt().measured() ? timer_.tail_probe_due()
+    const TimePoint question = timer_.rtt().measured() ? timer_.tail_probe_due(parts_.patience)
                                                        : timer_.first_question_due(slot->sent_at);
     next = std::min({next, timer_.expiry_of(slot->sent_at), question});
   }

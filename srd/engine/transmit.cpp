@@ -16,6 +16,8 @@ namespace {
 // half of the messages come out of order.
 constexpr double kDisorder = 0.65;
 
+constexpr std::uint8_t kSurestFrom = 2;  // retransmissions: one lost may be chance, two are none
+
 }  // namespace
 
 bool Engine::next_transmit(TimePoint at, TxPacket& out) {
@@ -166,11 +168,20 @@ bool Sender::transmit_path_probe(TimePoint now, TxPacket& out) {
   return true;
 }
 
-// After silence all paths in turn: no timer of a path watches over questions, and a policy may hold
-// on to paths that are dead.
+// After silence, and when a question has been in vain, all paths in turn: no timer of a path
+// watches over questions, and a policy may hold on to paths that are dead. Every second question
+// takes one that is known to work, because it may have been the answer that was lost.
 PathId Sender::pick_for_question(TimePoint now) {
+  if (!timer_.is_silent() && !timer_.asked_tail_in_vain()) {
+    asked_along_ = paths_.pick(now);
+    return asked_along_;
+  }
+  ask_surest_ = !ask_surest_ && parts_.patience.losses_are_reported;
+  if (const auto surest = paths_.health().witness(); surest && ask_surest_) {
+    return *surest;
+  }
   const auto next = static_cast<std::uint16_t>((asked_along_.value() + 1) % parts_.config.paths);
-  asked_along_ = timer_.is_silent() ? paths_.usable_near(now, PathId{next}) : paths_.pick(now);
+  asked_along_ = paths_.usable_near(now, PathId{next});
   return asked_along_;
 }
 
@@ -196,7 +207,9 @@ bool Sender::retransmit(TimePoint now, SendSlot& slot, TxPacket& out) {
   window_.take_lost(slot);
   ++slot.attempt;
   if (!mutated(Mutation::retransmit_on_same_path)) {
-    slot.path = static_cast<std::uint8_t>(paths_.pick_other_than(now, PathId{slot.path}).value());
+    const bool twice = parts_.patience.losses_are_reported && slot.attempt >= kSurestFrom;
+    slot.path =
+        static_cast<std::uint8_t>(paths_.pick_other_than(now, PathId{slot.path}, twice).value());
   }
   emit(now, slot, out);
   ++parts_.counters.retrans_pkts;

@@ -71,6 +71,9 @@ class CreditBalance {
   // Bytes that have left are lost, and wanted again.
   void on_lost(Bytes bytes);
 
+  // The same, but they never were in the receiver's way: they may leave again at once.
+  void on_lost_on_the_way(Bytes bytes) { spent_ -= std::min(spent_, bytes); }
+
   // Older grants, which arrive late, are ignored.
   void on_grant(TimePoint now, std::uint32_t cumulative, UsualOverdraft& usual) {
     const auto step = static_cast<std::int32_t>(

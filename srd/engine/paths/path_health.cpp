@@ -65,13 +65,18 @@ bool PathHealth::on_suspect(TimePoint now, PathId path, PathEvent event, Duratio
         proven_.fill(0);
       }
       prove(path, false);
+      if (witness_ == path) {
+        witness_.reset();
+      }
       return on_timeout(now, entries_[path.value()]);
     case PathEvent::good:
     case PathEvent::congested:
       prove(path, true);
       [[fallthrough]];
     case PathEvent::probe_ok:  // a probe is small: it proves little
-    case PathEvent::trimmed:   // the header came through
+      witness_ = path;
+      [[fallthrough]];
+    case PathEvent::trimmed:  // the header came through
       if (entries_) {
         recover(entries_[path.value()]);
       }

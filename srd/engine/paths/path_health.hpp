@@ -60,6 +60,10 @@ class PathHealth {
   // The first proven path at or after `path`, or `path` if there is none.
   [[nodiscard]] PathId find_proven(PathId path) const;
 
+  // The path that has brought something last since one was suspected, unless it has failed after
+  // that. In a failure there is no surer one.
+  [[nodiscard]] std::optional<PathId> witness() const { return witness_; }
+
   // When the next probe is due.
   [[nodiscard]] TimePoint next_probe() const { return next_probe_; }
   // A path to probe now. Probes of one path leave at growing distance, and never before the last
@@ -109,6 +113,7 @@ class PathHealth {
   std::uint16_t paths_ = 1;
   std::uint16_t bad_ = 0;
   std::array<std::uint64_t, 4> proven_{};  // since caution began
+  std::optional<PathId> witness_;
 };
 
 }  // namespace weft::srd

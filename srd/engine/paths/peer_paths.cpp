@@ -22,7 +22,10 @@ PathId PeerPaths::avoid_bad(TimePoint now, PathId path) {
   return health_.usable(now, path) ? path : health_.find_usable(now, path);
 }
 
-PathId PeerPaths::pick_other_than(TimePoint now, PathId lost_on) {
+PathId PeerPaths::pick_other_than(TimePoint now, PathId lost_on, bool surest) {
+  if (const auto witness = health_.witness(); surest && witness && *witness != lost_on) {
+    return *witness;
+  }
   PathId path = pick(now);
   for (int i = 0; i < kRedraws && path == lost_on; ++i) {
     path = pick(now);

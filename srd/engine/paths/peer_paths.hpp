@@ -38,7 +38,8 @@ class PeerPaths {
     return run_path_;
   }
   // For a retransmission: as pick(), but another path than the one that lost it, if there is one.
-  [[nodiscard]] PathId pick_other_than(TimePoint now, PathId lost_on);
+  // `surest`: one that is known to work, rather than one that may help to find out.
+  [[nodiscard]] PathId pick_other_than(TimePoint now, PathId lost_on, bool surest = false);
 
   // `path` if it is good, otherwise one that is.
   [[nodiscard]] PathId usable_near(TimePoint now, PathId path) {

@@ -39,7 +39,13 @@ class ReceiverTest : public ::testing::Test {
     return header;
   }
 
-  EngineParts parts_{EngineConfig{}, nullptr, nullptr};
+  static EngineConfig with_reports() {
+    EngineConfig config;
+    config.trimming = true;
+    return config;
+  }
+
+  EngineParts parts_{with_reports(), nullptr, nullptr};
   Receiver receiver_;
 };
 
@@ -140,6 +146,45 @@ TEST(ArrivalOrder, AMessageThatWasPostedEarlierIsLate) {
   EXPECT_FALSE(order.note_message(5));
   EXPECT_TRUE(order.note_message(4));
   EXPECT_FALSE(order.note_message(6));
+}
+
+// Acknowledgements are not acknowledged. That one was lost shows when the peer asks what it was
+// told, and the next one may take a dead path as well.
+class ReceiverOfQuestions : public ReceiverTest {
+ protected:
+  // The peer's oldest packet in flight is `una`.
+  void ask(std::uint32_t una) {
+    wire::DataHeader header{};
+    header.common.type = static_cast<std::uint8_t>(wire::PacketType::probe);
+    header.psn = una;
+    EXPECT_TRUE(receiver_.note_arrival(parts_, kStart, header, RxPacket{}));
+  }
+  int answers() {
+    int count = 0;
+    for (; receiver_.owes_ack(); ++count) {
+      (void)write();
+    }
+    return count;
+  }
+};
+
+TEST_F(ReceiverOfQuestions, SaysTwiceWhatThePeerHasNotHeard) {
+  (void)arrive(100);
+  EXPECT_EQ(answers(), 1);
+  ask(101);
+  EXPECT_EQ(answers(), 1) << "the peer knows it";
+  ask(100);
+  EXPECT_EQ(answers(), 2);
+  receiver_.note_demand(kStart, 10);
+  EXPECT_EQ(answers(), 1);
+  receiver_.note_demand(kStart, 10);
+  EXPECT_EQ(answers(), 2);
+}
+
+TEST_F(ReceiverOfQuestions, AnswersOnceWhatHasNotBeenToldYet) {
+  (void)arrive(100);
+  ask(100);
+  EXPECT_EQ(answers(), 2) << "one for the packet, one for the question";
 }
 
 }  // namespace

@@ -5,7 +5,10 @@
 // All follow from measured round trips, within the bounds below.
 #include "srd/engine/retransmission_timer.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <vector>
 
 namespace weft::srd {
 namespace {
@@ -15,6 +18,13 @@ using namespace std::chrono_literals;
 constexpr TimePoint kStart{Duration{1s}};
 constexpr RetransmissionTuning kTuning{
     .base_rtt = 10us, .ack_delay = 2us, .min_rto = 30us, .max_rto = 1ms, .peer_timeout = 5ms};
+
+constexpr RetransmissionTuning kPathsOnly{.base_rtt = 10us,
+                                          .ack_delay = 2us,
+                                          .min_rto = 30us,
+                                          .max_rto = 1ms,
+                                          .peer_timeout = 5ms,
+                                          .losses_are_reported = true};
 
 // Two round trips, the second of a packet that left after the first answer.
 RetransmissionTimer measured(Duration rtt) {
@@ -138,11 +148,58 @@ TEST(RetransmissionTimer, BeforeTheFirstRoundTripPacketsAreAskedForAndExpireLate
 TEST(RetransmissionTimer, ATailIsAskedForOncePerProgress) {
   RetransmissionTimer timer(kTuning);
   timer.on_sent(kStart);
-  EXPECT_EQ(timer.tail_probe_due(), kStart + timer.tail_wait());
-  timer.on_tail_probe();
-  EXPECT_EQ(timer.tail_probe_due(), kNever);
-  timer.on_ack(kStart + 5us);
-  EXPECT_EQ(timer.tail_probe_due(), kStart + 5us + timer.tail_wait());
+  EXPECT_EQ(timer.tail_probe_due(kTuning), kStart + timer.tail_wait());
+  timer.on_tail_probe(kStart + timer.tail_wait());
+  EXPECT_EQ(timer.tail_probe_due(kTuning), kNever);
+  timer.on_timeout(kStart + 30us, kStart, kTuning);
+  EXPECT_EQ(timer.tail_probe_due(kTuning), kNever);
+  timer.on_ack(kStart + 50us);
+  EXPECT_EQ(timer.tail_probe_due(kTuning), kStart + 50us + timer.tail_wait());
+}
+
+// Where queues report what they lose silence is a matter of paths: another one each time, and so
+// the first waits do not double.
+TEST(RetransmissionTimer, WhereLossesAreReportedATailIsAskedForAgainAfterATimeout) {
+  RetransmissionTimer timer(kPathsOnly);
+  timer.on_sent(kStart);
+  TimePoint now = timer.tail_probe_due(kPathsOnly);
+  timer.on_tail_probe(now);
+  EXPECT_EQ(timer.tail_probe_due(kPathsOnly), kNever);
+  EXPECT_FALSE(timer.asked_tail_in_vain());
+  timer.on_timeout(now, kStart, kPathsOnly);
+  const Duration wait = timer.tail_wait();
+  const auto next_wait = [&] {
+    const TimePoint before = now;
+    now = timer.tail_probe_due(kPathsOnly);
+    timer.on_tail_probe(now);
+    return now - before;
+  };
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(next_wait(), wait);
+    EXPECT_TRUE(timer.asked_tail_in_vain());
+  }
+  EXPECT_EQ(next_wait(), 2 * wait);
+  EXPECT_EQ(next_wait(), 4 * wait);
+  timer.on_ack(now + 5us);
+  EXPECT_FALSE(timer.asked_tail_in_vain());
+}
+
+TEST(RetransmissionTimer, WhereLossesAreReportedAQuestionIsRepeatedBeforeWaitsDouble) {
+  const auto waits = [](const RetransmissionTuning& tuning) {
+    RetransmissionTimer timer(tuning);
+    TimePoint now = kStart;
+    std::vector<Duration> waited;
+    for (int i = 0; i < 4; ++i) {
+      (void)timer.on_question(now);
+      waited.push_back(timer.first_question_due(kStart) - now);
+      now += waited.back();
+      timer.on_timeout(now, kStart, tuning);
+    }
+    return waited;
+  };
+  const std::vector<Duration> patient = waits(kTuning);
+  EXPECT_THAT(patient, testing::ElementsAre(64us, 64us, 128us, 256us));
+  EXPECT_THAT(waits(kPathsOnly), testing::ElementsAre(64us, 64us, 64us, 128us));
 }
 
 // A debtor is a peer that owes the bytes of a read: it may have much to do. A question to it must

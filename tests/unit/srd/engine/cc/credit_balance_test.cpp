@@ -532,5 +532,18 @@ TEST(CreditBalance, KeepsItsPromisesWhateverHappens) {
   }
 }
 
+// It was granted, or overdrawn, for a link that it has not reached.
+TEST(CreditBalance, WhatIsLostOnTheWayMayLeaveAgainAtOnce) {
+  CreditBalance balance = balance_of();
+  balance.want(500 * kPacket);
+  (void)send_all(balance);
+  const Bytes overdraft = balance.overdraft();
+  const std::uint32_t demand = balance.demand();
+  balance.on_lost_on_the_way(kPacket);
+  EXPECT_EQ(send_all(balance), kPacket);
+  EXPECT_EQ(balance.overdraft(), overdraft);
+  EXPECT_EQ(balance.demand(), demand);
+}
+
 }  // namespace
 }  // namespace weft::srd
