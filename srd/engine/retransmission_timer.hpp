@@ -9,7 +9,9 @@
 //   measured, and a wait that fell back to the old estimate would go on sending everything twice.
 // - the wait before a question, four times as long: nothing is in flight, and yet the peer owes
 //   something (bytes of a read, credits). The answer to a question is waited for like any packet's.
-//   Where the request for credits itself may be lost, the wait is shorter (CreditBalance).
+//   Where the request for credits itself may be lost, the wait is shorter (CreditBalance). Where
+//   losses are reported a question is repeated once before the wait for its answer doubles, and a
+//   tail several times.
 //
 // Before the first round trip is measured packets are asked for after retransmit_wait(), and taken
 // for lost only after max_rto: they may be waiting behind the first windows of any number of other
@@ -135,8 +137,6 @@ class RetransmissionTimer {
         std::clamp(tail_probes_ - kTriesBeforeBackoff, 0, static_cast<int>(kMaxBackoffShift));
     return std::max(last_progress_, tail_probed_at_) + tail_wait_ * (1 << doublings);
   }
-  // A tail was asked for more than once, and there has been no acknowledgement since.
-  [[nodiscard]] bool asked_tail_in_vain() const { return tail_probes_ > 1; }
   // When a peer that owes us something is to be asked.
   [[nodiscard]] TimePoint question_due() const {
     return question_open() ? asked_at_ + answer_wait_

@@ -16,7 +16,9 @@ namespace {
 // half of the messages come out of order.
 constexpr double kDisorder = 0.65;
 
-constexpr std::uint8_t kSurestFrom = 2;  // retransmissions: one lost may be chance, two are none
+// The attempt from which on a packet takes the path that is surest. One copy may have been lost by
+// chance; two were lost to paths of which most are dead.
+constexpr std::uint8_t kSurestFrom = 2;
 
 }  // namespace
 
@@ -168,11 +170,11 @@ bool Sender::transmit_path_probe(TimePoint now, TxPacket& out) {
   return true;
 }
 
-// After silence, and when a question has been in vain, all paths in turn: no timer of a path
-// watches over questions, and a policy may hold on to paths that are dead. Every second question
-// takes one that is known to work, because it may have been the answer that was lost.
+// After silence all paths in turn: no timer of a path watches over questions, and a policy may hold
+// on to paths that are dead. Every second question takes one that is known to work, because it may
+// have been the answer that was lost.
 PathId Sender::pick_for_question(TimePoint now) {
-  if (!timer_.is_silent() && !timer_.asked_tail_in_vain()) {
+  if (!timer_.is_silent()) {
     asked_along_ = paths_.pick(now);
     return asked_along_;
   }
@@ -207,9 +209,9 @@ bool Sender::retransmit(TimePoint now, SendSlot& slot, TxPacket& out) {
   window_.take_lost(slot);
   ++slot.attempt;
   if (!mutated(Mutation::retransmit_on_same_path)) {
-    const bool twice = parts_.patience.losses_are_reported && slot.attempt >= kSurestFrom;
+    const bool surest = parts_.patience.losses_are_reported && slot.attempt >= kSurestFrom;
     slot.path =
-        static_cast<std::uint8_t>(paths_.pick_other_than(now, PathId{slot.path}, twice).value());
+        static_cast<std::uint8_t>(paths_.pick_other_than(now, PathId{slot.path}, surest).value());
   }
   emit(now, slot, out);
   ++parts_.counters.retrans_pkts;

@@ -2,9 +2,7 @@
 // 4.8]
 #include <gtest/gtest.h>
 
-#include <set>
-
-#include "tests/unit/srd/engine/sender_test.hpp"
+#include "tests/unit/srd/engine/sender_lab.hpp"
 
 namespace weft::srd {
 namespace {

@@ -17,6 +17,8 @@ constexpr TimePoint kStart{Duration{1s}};
 // The bookkeeping of one peer's arrivals, without delivery: every packet here is accepted.
 class ReceiverTest : public ::testing::Test {
  protected:
+  explicit ReceiverTest(const EngineConfig& config = {}) : parts_(config, nullptr, nullptr) {}
+
   // A packet arrives and is accepted. True if it is to be acknowledged at once.
   bool arrive(std::uint32_t psn, std::uint8_t flags = 0, Ecn ecn = Ecn::capable_0) {
     wire::DataHeader header{};
@@ -39,13 +41,7 @@ class ReceiverTest : public ::testing::Test {
     return header;
   }
 
-  static EngineConfig with_reports() {
-    EngineConfig config;
-    config.trimming = true;
-    return config;
-  }
-
-  EngineParts parts_{with_reports(), nullptr, nullptr};
+  EngineParts parts_;
   Receiver receiver_;
 };
 
@@ -152,6 +148,14 @@ TEST(ArrivalOrder, AMessageThatWasPostedEarlierIsLate) {
 // told, and the next one may take a dead path as well.
 class ReceiverOfQuestions : public ReceiverTest {
  protected:
+  explicit ReceiverOfQuestions(bool losses_are_reported = true)
+      : ReceiverTest(in_network(losses_are_reported)) {}
+
+  static EngineConfig in_network(bool losses_are_reported) {
+    EngineConfig config;
+    config.trimming = losses_are_reported;
+    return config;
+  }
   // The peer's oldest packet in flight is `una`.
   void ask(std::uint32_t una) {
     wire::DataHeader header{};
@@ -179,6 +183,21 @@ TEST_F(ReceiverOfQuestions, SaysTwiceWhatThePeerHasNotHeard) {
   EXPECT_EQ(answers(), 1);
   receiver_.note_demand(kStart, 10);
   EXPECT_EQ(answers(), 2);
+}
+
+class ReceiverBehindQueues : public ReceiverOfQuestions {
+ protected:
+  ReceiverBehindQueues() : ReceiverOfQuestions(false) {}
+};
+
+TEST_F(ReceiverBehindQueues, SaysItOnceWhereQueuesLoseWithoutAReport) {
+  (void)arrive(100);
+  EXPECT_EQ(answers(), 1);
+  ask(100);
+  EXPECT_EQ(answers(), 1);
+  receiver_.note_demand(kStart, 10);
+  receiver_.note_demand(kStart, 10);
+  EXPECT_EQ(answers(), 1);
 }
 
 TEST_F(ReceiverOfQuestions, AnswersOnceWhatHasNotBeenToldYet) {

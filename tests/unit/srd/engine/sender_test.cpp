@@ -11,7 +11,7 @@
 #include <set>
 #include <vector>
 
-#include "tests/unit/srd/engine/sender_test.hpp"
+#include "tests/unit/srd/engine/sender_lab.hpp"
 
 namespace weft::srd {
 namespace {

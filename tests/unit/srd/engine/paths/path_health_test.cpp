@@ -207,6 +207,22 @@ TEST_F(Health, WhenAllAreBadTheOneThatIsBadLongestIsTriedFirstThenTheOthersInTur
 }
 
 // Paths that do not exist among them: feedback comes from the network.
+// Whatever has come last, a probe too, and only as long as nothing has failed there.
+TEST_F(Health, TheWitnessIsThePathThatHasBroughtSomethingLast) {
+  event(5, PathEvent::good);
+  EXPECT_EQ(health.witness(), std::nullopt) << "nothing is suspected, and nothing is noted";
+  event(3, PathEvent::timeout);
+  EXPECT_EQ(health.witness(), std::nullopt);
+  for (const PathEvent proof : {PathEvent::good, PathEvent::congested, PathEvent::probe_ok}) {
+    event(7, proof);
+    EXPECT_EQ(health.witness(), PathId{7});
+    event(8, PathEvent::timeout);
+    EXPECT_EQ(health.witness(), PathId{7});
+    event(7, PathEvent::timeout);
+    EXPECT_EQ(health.witness(), std::nullopt);
+  }
+}
+
 TEST_F(Health, CountsStayTrueUnderAnyEvents) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -88,6 +88,17 @@ TEST_P(PeerPathsOf, ARetransmissionLeavesOnAnotherPath) {
   EXPECT_EQ(only.pick_other_than(time_at(1ms), PathId{0}), PathId{0});
 }
 
+TEST_P(PeerPathsOf, WhatHasBeenLostTwiceTakesTheSurestPath) {
+  PeerPaths peer = make(64);
+  const TimePoint now = time_at(1ms);
+  (void)peer.on_feedback(now, PathId{9}, PathEvent::timeout, 0us);
+  (void)peer.on_feedback(now, PathId{21}, PathEvent::probe_ok, 14us);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(peer.pick_other_than(now, PathId{9}, true), PathId{21});
+    EXPECT_NE(peer.pick_other_than(now, PathId{21}, true), PathId{21});
+  }
+}
+
 // What leaves later, and what is more than a run, is the policy's to spray again.
 TEST_P(PeerPathsOf, KeepToAPathForARunOfPacketsThatLeaveAtOnce) {
   constexpr int kRun = 8;
