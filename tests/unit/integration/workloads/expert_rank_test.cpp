@@ -64,15 +64,9 @@ struct Outcome {
   std::string error;
 };
 
-Outcome run(ExpertSetup setup, VirtualGround ground) {
-  ground.ranks = setup.problem.ranks;
-  auto made = VirtualRun::create(ground);
-  EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
-  Outcome outcome;
-  if (!made) {
-    return outcome;
-  }
-  const auto done = (*made)->run(
+// What went wrong, or nothing.
+std::string run_all(VirtualRun& ranks, const ExpertSetup& setup) {
+  const auto done = ranks.run(
       [&](srd::Engine& engine, std::uint32_t rank, RankPlace& place) {
         ExpertSetup own = setup;
         own.rank = rank;
@@ -82,7 +76,18 @@ Outcome run(ExpertSetup setup, VirtualGround ground) {
         return worker;
       },
       true);
-  outcome.error = done ? "" : done.error().message;
+  return done ? "" : done.error().message;
+}
+
+Outcome run(ExpertSetup setup, VirtualGround ground) {
+  ground.ranks = setup.problem.ranks;
+  auto made = VirtualRun::create(ground);
+  EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
+  Outcome outcome;
+  if (!made) {
+    return outcome;
+  }
+  outcome.error = run_all(**made, setup);
   for (std::uint32_t rank = 0; rank < setup.problem.ranks; ++rank) {
     outcome.all.add(dynamic_cast<ExpertRank&>((*made)->worker(rank)).result());
   }
@@ -275,17 +280,7 @@ TEST(ExpertRank, ARanksOwnTokensDoNotPassItsWindow) {
   const ExpertSetup setup = small_setup(ExpertMode::low_latency);
   auto run = VirtualRun::create({.ranks = 8});
   ASSERT_TRUE(run.has_value());
-  const auto done = (*run)->run(
-      [&](srd::Engine& engine, std::uint32_t rank, RankPlace& place) {
-        ExpertSetup own = setup;
-        own.rank = rank;
-        own.place = place;
-        auto worker = ExpertRank::make(engine, own);
-        place = worker->place();
-        return worker;
-      },
-      true);
-  ASSERT_TRUE(done.has_value()) << done.error().message;
+  ASSERT_EQ(run_all(**run, setup), "");
   // [buffer][expert of the rank][source][slot]
   const std::size_t slots = std::size_t{24} * (16 + 1024 + 1024 / 128 * 4);
   for (std::uint32_t rank = 0; rank < 8; ++rank) {

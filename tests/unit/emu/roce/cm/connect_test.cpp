@@ -478,40 +478,43 @@ TEST(Destroy, OfARequestThatNobodyAnsweredTellsThePeer) {
   EXPECT_EQ(event.status, 4);
 }
 
-TEST(Destroy, OfARequestToTheSameProcessTellsTheOtherEnd) {
-  World world(1);
-  (void)world.listener(0);
+// A process asks itself, and lets go before it has answered.
+class DestroyWithinOneProcess : public testing::Test {
+ protected:
+  DestroyWithinOneProcess() {
+    (void)world.listener(0);
+    EXPECT_EQ(manager.connect(world.now, active, parameters_of(1)), 0);
+  }
+  void expect_nothing_to_accept(const Event& request) {
+    const ConnectParameters parameters = parameters_of(2);
+    EXPECT_EQ(manager.accept(world.now, request.connection, &parameters), EINVAL);
+    world.run();
+    EXPECT_TRUE(world.sent.empty());
+    EXPECT_TRUE(world.heard[0].empty());
+  }
+
+  World world{1};
   Manager& manager = *world.managers[0];
   const Handle active = world.routed(0, 0);
-  ASSERT_EQ(manager.connect(world.now, active, parameters_of(1)), 0);
+};
+
+TEST_F(DestroyWithinOneProcess, TellsTheOtherEnd) {
   const Event request = world.next(0);
   manager.destroy(world.now, active);
-  const ConnectParameters parameters = parameters_of(2);
   const Event event = world.next(0);
   EXPECT_EQ(event.id, request.connection);
   EXPECT_EQ(event.kind, EventKind::rejected);
   EXPECT_EQ(event.status, 4);
-  EXPECT_EQ(manager.accept(world.now, request.connection, &parameters), EINVAL);
-  world.run();
-  EXPECT_TRUE(world.sent.empty());
-  EXPECT_TRUE(world.heard[0].empty());
+  expect_nothing_to_accept(request);
 }
 
 // Both messages still wait to be fetched.
-TEST(Destroy, OfARequestThatHasNotLeftTellsTheOtherEnd) {
-  World world(1);
-  (void)world.listener(0);
-  Manager& manager = *world.managers[0];
-  const Handle active = world.routed(0, 0);
-  ASSERT_EQ(manager.connect(world.now, active, parameters_of(1)), 0);
+TEST_F(DestroyWithinOneProcess, TellsTheOtherEndAlsoOfARequestThatHasNotLeft) {
   manager.destroy(world.now, active);
   const Event request = world.next(0);
   ASSERT_EQ(request.kind, EventKind::connect_request);
   EXPECT_EQ(world.next(0).kind, EventKind::rejected);
-  const ConnectParameters parameters = parameters_of(2);
-  EXPECT_EQ(manager.accept(world.now, request.connection, &parameters), EINVAL);
-  world.run();
-  EXPECT_TRUE(world.sent.empty());
+  expect_nothing_to_accept(request);
 }
 
 // The third message may be late or lost, while the first data have arrived. The program may say so,
