@@ -6,9 +6,9 @@
     new/weft sim --grid --half held-out --cells 400 --seed 9 --policy default --report after
     tests/bench/grid_compare.py before after
 
-Prints a row for each condition: how many metrics, the geometric mean of after over before, how many
-are more than 5 % lower (better) or higher, and the worst one. A metric of a run that did not end has
-no value: it counts where only one of both ended, and is in no mean."""
+Prints a row for each condition: how many metrics, the geometric mean of after over before, how
+many are more than 5 % lower (better) or higher, and the worst one. A metric of a run that did not
+end has no value: it counts where only one of both ended, and is in no mean."""
 import argparse
 import json
 import math
@@ -52,8 +52,10 @@ def compare(before, after):
 
 
 def table(conditions):
-    yield "| condition | metrics | after / before | better by 5 % | worse by 5 % | worst | ends now | no longer ends |"
-    yield "|---|---|---|---|---|---|---|---|"
+    names = ("condition", "metrics", "after / before", "better by 5 %", "worse by 5 %", "worst",
+             "ends now", "no longer ends")
+    yield f"| {' | '.join(names)} |"
+    yield "|---" * len(names) + "|"
     for condition, row in sorted(conditions.items()):
         ratios = row["ratios"]
         mean = worst = "-"
@@ -63,8 +65,9 @@ def table(conditions):
             worst = f"{ratios[key]:.2f} {' '.join(key)}"
         better = sum(ratio < 1 / NOTICEABLE for ratio in ratios.values())
         worse = sum(ratio > NOTICEABLE for ratio in ratios.values())
-        yield (f"| {condition} | {len(ratios)} | {mean} | {better} | {worse} | {worst} | {row['ended']} "
-               f"| {row['no longer ends']} |")
+        cells = (condition, len(ratios), mean, better, worse, worst, row["ended"],
+                 row["no longer ends"])
+        yield f"| {' | '.join(map(str, cells))} |"
 
 
 def main():

@@ -19,18 +19,20 @@ def results(folder, values):
 
 
 def compare(*words):
-    return subprocess.run([sys.executable, SCRIPT, *words], capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, SCRIPT, *words], capture_output=True, text=True,
+                          check=False)
 
 
 def main():
     with tempfile.TemporaryDirectory() as top:
         before = results(Path(top) / "before", {
-            ("a", "loss", "default"): 10, ("b", "loss", "default"): 10, ("c", "loss", "default"): 10,
-            ("d", "dead", "default"): None, ("e", "dead", "default"): 5, ("f", "dead", "default"): None,
-            ("a", "loss", "nscc"): 1})
+            ("a", "loss", "default"): 10, ("b", "loss", "default"): 10,
+            ("c", "loss", "default"): 10, ("d", "dead", "default"): None,
+            ("e", "dead", "default"): 5, ("f", "dead", "default"): None, ("a", "loss", "nscc"): 1})
         after = results(Path(top) / "after", {
-            ("a", "loss", "default"): 5, ("b", "loss", "default"): 40, ("c", "loss", "default"): 10.1,
-            ("d", "dead", "default"): 7, ("e", "dead", "default"): None, ("f", "dead", "default"): None,
+            ("a", "loss", "default"): 5, ("b", "loss", "default"): 40,
+            ("c", "loss", "default"): 10.1, ("d", "dead", "default"): 7,
+            ("e", "dead", "default"): None, ("f", "dead", "default"): None,
             ("a", "loss", "nscc"): 3})
         shown = compare(before, after)
         assert shown.returncode == 0, shown.stderr
