@@ -133,9 +133,9 @@ class RetransmissionTimer {
     if (!is_silent() || !tuning.losses_are_reported) {
       return kNever;
     }
-    const int doublings =
-        std::clamp(tail_probes_ - kTriesBeforeBackoff, 0, static_cast<int>(kMaxBackoffShift));
-    return std::max(last_progress_, tail_probed_at_) + tail_wait_ * (1 << doublings);
+    const int doublings = std::clamp(tail_probes_ - kTriesBeforeBackoff, 0, kMaxTailDoublings);
+    const Duration wait = std::min(tail_wait_ * (1 << doublings), tuning.max_rto);
+    return std::max(last_progress_, tail_probed_at_) + wait;
   }
   // When a peer that owes us something is to be asked.
   [[nodiscard]] TimePoint question_due() const {
@@ -158,6 +158,9 @@ class RetransmissionTimer {
   static constexpr std::uint32_t kMaxBackoffShift = 6;
   static constexpr std::uint32_t kTimeoutsToDie = 3;  // at least, whatever the clock says
   static constexpr int kTriesBeforeBackoff = 8;
+  // Enough to come from the shortest round trip to max_rto, so that a peer that has died or is
+  // stopped is not asked ten thousand times before peer_timeout.
+  static constexpr int kMaxTailDoublings = 20;
 
   void update_waits(const RetransmissionTuning& tuning) {
     const Duration base =

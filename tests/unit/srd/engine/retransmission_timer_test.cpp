@@ -182,6 +182,28 @@ TEST(RetransmissionTimer, WhereLossesAreReportedATailIsAskedForAgainAfterATimeou
   EXPECT_EQ(timer.tail_probe_due(kPathsOnly), now + 5us + wait);
 }
 
+// Thousands of peers may be stopped at once, for seconds: probes of their tails must not fill the
+// network.
+TEST(RetransmissionTimer, ATailOfADeadPeerIsNotAskedForManyTimes) {
+  constexpr RetransmissionTuning kProcess{.base_rtt = 20us,
+                                          .ack_delay = 2us,
+                                          .min_rto = 20ms,
+                                          .max_rto = 100ms,
+                                          .peer_timeout = 10s,
+                                          .losses_are_reported = true};
+  RetransmissionTimer timer(kProcess);
+  timer.on_round_trip(kStart, 10us, kProcess);
+  timer.on_sent(kStart);
+  timer.on_tail_probe(kStart + timer.tail_wait());
+  timer.on_timeout(kStart + timer.retransmit_wait(), kStart, kProcess);
+  int probes = 0;
+  for (TimePoint now = kStart; now < kStart + kProcess.peer_timeout; ++probes) {
+    now = timer.tail_probe_due(kProcess);
+    timer.on_tail_probe(now);
+  }
+  EXPECT_LE(probes, 150);  // one for each max_rto, and the first ones
+}
+
 TEST(RetransmissionTimer, WhereLossesAreReportedAQuestionIsRepeatedBeforeWaitsDouble) {
   const auto waits = [](const RetransmissionTuning& tuning) {
     RetransmissionTimer timer(tuning);
