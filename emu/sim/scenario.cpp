@@ -10,6 +10,7 @@
 
 #include "emu/fabric/generators.hpp"
 #include "emu/fabric/topology_yaml.hpp"
+#include "emu/fabric/trimming.hpp"
 #include "emu/fabric/yaml_reader.hpp"
 #include "emu/sim/engine_transport.hpp"
 #include "emu/sim/scenario_traffic.hpp"
@@ -74,9 +75,7 @@ struct NetworkFacts {
 NetworkFacts facts_of(const Scenario& scenario, const fabric::Routes& routes) {
   NetworkFacts facts;
   const auto& links = scenario.topology.links();
-  for (const fabric::Link& link : links) {
-    facts.trimming = facts.trimming || link.properties.trimming;
-  }
+  facts.trimming = fabric::reports_losses(scenario.topology);
   for (fabric::PortId port = 0; port < routes.port_count(); ++port) {
     facts.rate = std::max(facts.rate, links[routes.uplink(port)].properties.rate);
   }

@@ -54,6 +54,25 @@ TEST(Scenario, IdealTimesAreThoseOfTheFormulas) {
               32 * (489 * 0.332 + 0.1608) / 8 + 8.49, 0.1);
 }
 
+// Where one queue drops what it cannot hold, a loss without a report may be that one's.
+TEST(Scenario, ANetworkTrimsIfEveryQueueDoesThatCanBeFull) {
+  const auto trims = [](const std::string& first, const std::string& second) {
+    const auto scenario = read_scenario(
+        "s.yaml",
+        "topology: {nodes: {a: {kind: host}, b: {kind: host}, s: {}}, links: [{endpoints: [a, s], "
+        "reverse: {" +
+            first + "}}, {endpoints: [b, s], reverse: {" + second +
+            "}}]}\ntraffic: {kind: permutation, bytes: 1MB}\n",
+        {}, "");
+    EXPECT_TRUE(scenario) << scenario.error().message;
+    return scenario && scenario->transport.engine.trimming;
+  };
+  EXPECT_TRUE(trims("trimming: true", "trimming: true"));
+  EXPECT_FALSE(trims("trimming: true", "trimming: false"));
+  EXPECT_TRUE(trims("trimming: true", "buffer: 0"));
+  EXPECT_FALSE(trims("trimming: false", "trimming: false"));
+}
+
 TEST(Scenario, SettingsReplaceValuesByTheirPath) {
   const auto scenario = read_scenario(
       "s.yaml", kGood, {{"transport.paths", "32"}, {"seed", "99"}, {"topology.hosts", "128"}}, "");
