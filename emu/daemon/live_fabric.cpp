@@ -12,6 +12,7 @@
 #include "emu/daemon/capture.hpp"
 #include "emu/daemon/loans.hpp"
 #include "emu/daemon/protocols.hpp"
+#include "emu/fabric/trimming.hpp"
 #include "srd/base/check.hpp"
 #include "srd/net/envelope.hpp"
 #include "srd/net/flow_key.hpp"
@@ -266,7 +267,7 @@ void LiveFabric::deliver(const fabric::CalendarEvent& event) {
 srd::NetworkModel LiveFabric::seen_from(fabric::PortId port) const {
   const fabric::Routes& routes = fabric_.routes();
   srd::NetworkModel network;
-  network.trims = true;
+  network.trims = fabric::reports_losses(*topology_);
   fabric::Picos longest = 0;
   const auto passing = [&](const std::vector<fabric::LinkId>& path, std::size_t bytes) {
     fabric::Picos time = 0;
@@ -275,7 +276,6 @@ srd::NetworkModel LiveFabric::seen_from(fabric::PortId port) const {
       time += fabric::picos(link.properties.delay) +
               fabric::picos(topology_->nodes()[link.to].latency) +
               static_cast<fabric::Picos>(link.properties.rate.picoseconds_for(bytes));
-      network.trims = network.trims && (id == routes.uplink(port) || link.properties.trimming);
     }
     return time;
   };

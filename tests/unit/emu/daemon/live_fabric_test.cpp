@@ -286,6 +286,27 @@ TEST_F(LiveFabricTest, AProcessLearnsTheRateAndTheRoundTripInItsOwnTime) {
   EXPECT_LT(slow.round_trip, microseconds{2300});
 }
 
+// A NIC's own queue never trims: no frame is lost there.
+TEST_F(LiveFabricTest, AProcessLearnsThatTheNetworkTrimsIfAllItsSwitchesDo) {
+  const auto seen_where = [](bool first, bool second) {
+    fabric::LinkProperties nic = kFast;
+    nic.buffer = 0;
+    fabric::LinkProperties down[] = {kFast, kFast};
+    down[0].trimming = first;
+    down[1].trimming = second;
+    fabric::Topology topology;
+    const fabric::NodeId middle = topology.add_switch("sw");
+    topology.connect(topology.add_host("h1"), middle, nic, down[0]);
+    topology.connect(topology.add_host("h2"), middle, nic, down[1]);
+    LiveFabric live({.topology = topology, .seed = 7, .dilation = 1, .max_frame = 9000},
+                    TimePoint{}, [](const FrameDelivery&) {});
+    return live.seen_from(0).trims;
+  };
+  EXPECT_TRUE(seen_where(true, true));
+  EXPECT_FALSE(seen_where(true, false));
+  EXPECT_FALSE(seen_where(false, true));
+}
+
 // Ten microseconds of the network are ten milliseconds here.
 TEST_F(LiveFabricTest, DilationStretchesTime) {
   build(kFast, 1000);
