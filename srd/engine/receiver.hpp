@@ -91,12 +91,13 @@ class Receiver {
   void note_again(EngineParts& parts, const wire::DataHeader& header, std::uint8_t code);
   // The peer is to be told what it may send.
   void note_grant() { grant_ = true; }
-  // The peer wants so many credits, cumulative. If it has said so before, it may not have heard the
-  // answer.
+  // The peer wants so many credits, cumulative. If it has asked for as many before, it may not have
+  // heard the answer.
   void note_demand(TimePoint now, std::uint32_t demand) {
+    const bool more = static_cast<std::int32_t>(demand - demand_) > 0;
     asked_at_ = now;
-    say_twice_ = say_twice_ || demand == demand_;
-    demand_ = demand;
+    say_twice_ = say_twice_ || !more;
+    demand_ = more ? demand : demand_;
     grant_ = true;
   }
   // When data, or a request for credits, came last.

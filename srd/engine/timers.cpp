@@ -135,7 +135,7 @@ void Sender::ask_for_tail(TimePoint now) {
   }
 }
 
-// After one that was not answered, each along another path; where queues lose without a report, too
+// After one that was not answered, along several paths; where queues lose without a report, too
 // many would make a bad case worse.
 std::uint8_t Sender::questions_after_silence() const {
   const bool several = parts_.patience.losses_are_reported;

@@ -60,8 +60,8 @@ class PathHealth {
   // The first proven path at or after `path`, or `path` if there is none.
   [[nodiscard]] PathId find_proven(PathId path) const;
 
-  // The path that has brought something last since one was suspected, unless it has failed after
-  // that. In a failure there is no surer one.
+  // The path that brought something last while one was suspected, unless it has failed after that.
+  // In a failure there is no surer one; when the next one begins, it is still the last one's.
   [[nodiscard]] std::optional<PathId> witness() const { return witness_; }
 
   // When the next probe is due.

@@ -185,6 +185,14 @@ TEST_F(ReceiverOfQuestions, SaysTwiceWhatThePeerHasNotHeard) {
   EXPECT_EQ(answers(), 2);
 }
 
+// Questions overtake each other.
+TEST_F(ReceiverOfQuestions, AnOlderDemandTakesNothingBack) {
+  receiver_.note_demand(kStart, 0xFFFFFFF0);
+  receiver_.note_demand(kStart, 10);
+  receiver_.note_demand(kStart, 0xFFFFFFF5);
+  EXPECT_EQ(write().credit.value(), 10U);
+}
+
 class ReceiverBehindQueues : public ReceiverOfQuestions {
  protected:
   ReceiverBehindQueues() : ReceiverOfQuestions(false) {}
