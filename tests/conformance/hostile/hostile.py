@@ -193,9 +193,10 @@ def attack(victim, weftd, seconds, seed, port, storm):
         if storm:  # checks every byte and every completion
             innocent = weftd.on("h1", storm, "4", "20", str(seed), "calm")
             finished("an innocent storm", [innocent], 100)
-    for attacker in attackers:
-        if attacker.poll() is not None:
-            sys.exit(f"FAILED: a neighbour ended by itself, with {attacker.returncode}")
+        for attacker in attackers:
+            if attacker.poll() is not None:
+                sys.exit(f"FAILED: a neighbour ended by itself, with {attacker.returncode}:\n"
+                         f"{attacker.stdout.read()[-2000:]}")
     for text in finished("a neighbour", attackers, 60):
         print("attacks (done + refused):", text.strip()[-600:])
     return figures
