@@ -82,7 +82,8 @@ SrdControl::SrdControl(const CcTuning& tuning)
       mtu_(bounds_.min),
       window_(bounds_.initial),
       smoothed_rtt_(static_cast<double>(base_rtt_.get().count())),
-      credits_(tuning.credits) {
+      credits_(tuning.credits),
+      congestion_is_reported_(tuning.trimming && tuning.credits) {
   bounds_.min = kFloor * mtu_;
   constants_.eta = constants_.bdp / kStepsOfOneProduct;
 }
@@ -124,6 +125,7 @@ void SrdControl::on_ack(const AckSample& sample) {
   ignored_ += acked;
   round_acked_ += acked;
   marks_seen_ = marks_seen_ || sample.congested;
+  latest_marked_ = sample.congested;
   end_silence(sample);
   if (sample.rtt_valid && sample.rtt > Duration::zero()) {
     base_rtt_.add(sample.now, sample.rtt, sample.congested);
@@ -293,17 +295,25 @@ bool SrdControl::quick_adapt(TimePoint now, bool loss, bool marked) {
 void SrdControl::on_loss(TimePoint now, Bytes bytes, LossKind kind, std::optional<PathId> path) {
   ignored_ += static_cast<double>(bytes);
   no_distance_before_ = now + kLossMemory;
-  if (path) {  // a queue that overflows holds a base RTT, or what passes it shows how little
-    const double base = static_cast<double>(base_rtt_.get().count());
-    const double seen = measured_ ? smoothed_rtt_ - base : 0;
-    const double delay = credits_ ? constants_.base_rtt / 1000 : seen;
-    filter_.add(*path, static_cast<std::uint32_t>(std::clamp(delay, 0.0, 4e9)), true, clock32(now));
-  }
   const bool silent = last_ack_ != TimePoint::min() &&
                       static_cast<double>((now - last_ack_).count()) > kSilence * smoothed_rtt_;
   if (kind == LossKind::timeout && silent && !short_queue_) {
     lose_in_silence(now);
     return;
+  }
+  // Of other losses than trimmed packets the sender learns when the samples from before them have
+  // grown old: the latest one still tells what the queue was like.
+  const bool was_long = kind != LossKind::trimmed && latest_delay_ * 1000 >= constants_.target;
+  // But what is taken for lost may only wait, in a queue that is too long for its time-out.
+  if (congestion_is_reported_ && kind != LossKind::trimmed && measured_ && !was_long &&
+      !latest_marked_ && queue_is_short(now)) {
+    return;
+  }
+  if (path) {  // a queue that overflows holds a base RTT, or what passes it shows how little
+    const double base = static_cast<double>(base_rtt_.get().count());
+    const double seen = measured_ ? smoothed_rtt_ - base : 0;
+    const double delay = credits_ ? constants_.base_rtt / 1000 : seen;
+    filter_.add(*path, static_cast<std::uint32_t>(std::clamp(delay, 0.0, 4e9)), true, clock32(now));
   }
   // One path that loses everything is its own affair.
   repeated_ = path && path == latest_lost_ ? std::min(repeated_ + 1, kOnePath) : 0;
@@ -311,9 +321,6 @@ void SrdControl::on_loss(TimePoint now, Bytes bytes, LossKind kind, std::optiona
   const bool again = repeated_ == kOnePath && filter_.several();
   const bool too_much = !again && loses_too_much(bytes);
   const PathFilter::View peer = view(now);
-  // Of other losses than trimmed packets the sender learns when the samples from before them have
-  // grown old: the latest one still tells what the queue was like.
-  const bool was_long = kind != LossKind::trimmed && latest_delay_ * 1000 >= constants_.target;
   if (!credits_ && !was_long && queue_is_short(now)) {
     if (too_much || (short_queue_ && !again)) {
       lose_in_short_queue(bytes);
@@ -390,11 +397,12 @@ void SrdControl::lose_in_silence(TimePoint now) {
 }
 
 // After a pause the peer answers the very packets that were taken for lost; where they are lost, it
-// answers only what was sent again.
+// answers only what was sent again. Where congestion is reported a silence was none.
 void SrdControl::end_silence(const AckSample& sample) {
   last_ack_ = sample.now;
   if (before_silence_ > 0) {
-    if (sample.late && !sample.congested && sample.now >= no_restore_before_) {
+    const bool paused = sample.late && sample.now >= no_restore_before_;
+    if ((paused || congestion_is_reported_) && !sample.congested) {
       window_ = bounds_.clamp(std::max(window_, before_silence_));
       filter_ = PathFilter{};  // what it heard about the silence was the peer's, not the paths'
       no_restore_before_ = sample.now + kRestoreInterval;

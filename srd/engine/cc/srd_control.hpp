@@ -91,11 +91,13 @@ class SrdControl {
   TimePoint last_eta_ = TimePoint::min();
   TimePoint last_ack_ = TimePoint::min();
   bool credits_;
-  bool measured_ = false;     // a round trip
-  bool short_queue_ = false;  // too short to be measured: losses alone tell
+  bool congestion_is_reported_;  // queues trim what they lose, and receivers ration the last hop
+  bool measured_ = false;        // a round trip
+  bool short_queue_ = false;     // too short to be measured: losses alone tell
   bool fast_ = false;
   bool adapt_wanted_ = false;
-  bool marks_seen_ = false;  // the network marks or trims
+  bool marks_seen_ = false;     // the network marks or trims
+  bool latest_marked_ = false;  // by the latest acknowledgement
 };
 
 }  // namespace weft::srd

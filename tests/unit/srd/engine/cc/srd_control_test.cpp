@@ -172,6 +172,62 @@ TEST_F(SrdCases, SilenceThatEndsWithARetransmissionWasLoss) {
   EXPECT_LE(srd.window(), 8 * 4150U);
 }
 
+// Queues trim what they lose, and receivers ration the last hop: what is lost without a report says
+// nothing about a queue.
+struct SrdWhereCongestionIsReported : SrdCases {
+  SrdWhereCongestionIsReported() {
+    tuning.credits = true;
+    srd = SrdControl{tuning};
+    for (int i = 0; i < 200; ++i) {
+      ack(static_cast<std::uint16_t>(i % 16), 15us, false);
+    }
+    before = srd.window();
+  }
+  void lose_many(LossKind kind) {
+    for (int i = 0; i < 64; ++i) {
+      lose(static_cast<std::uint16_t>(i % 16), kind, 100ns);
+    }
+  }
+  Bytes before = 0;
+};
+
+TEST_F(SrdWhereCongestionIsReported, UnreportedLossesLeaveTheWindowAlone) {
+  lose_many(LossKind::gap);
+  lose_many(LossKind::timeout);
+  EXPECT_EQ(srd.window(), before);
+}
+
+TEST_F(SrdWhereCongestionIsReported, ReportedLossesDoNot) {
+  lose_many(LossKind::trimmed);
+  EXPECT_LT(srd.window(), before / 2);
+}
+
+// In a queue that is longer than their time-out packets are taken for lost and only wait.
+TEST_F(SrdWhereCongestionIsReported, NorDoUnreportedOnesAfterAMark) {
+  ack(0, 15us, true);
+  lose_many(LossKind::gap);
+  EXPECT_LT(srd.window(), before / 2);
+}
+
+TEST_F(SrdWhereCongestionIsReported, NorDoUnreportedOnesAfterALongDelay) {
+  ack(0, 60us, false);
+  now += 100us;  // the sample is too old to tell of a queue, but it is the latest one
+  lose_many(LossKind::gap);
+  EXPECT_LT(srd.window(), before);
+}
+
+// A link that comes and goes: whatever was in flight is lost, again and again.
+TEST_F(SrdWhereCongestionIsReported, EverySilenceIsForgiven) {
+  for (int flap = 0; flap < 20; ++flap) {
+    for (int i = 0; i < 100; ++i) {
+      lose(static_cast<std::uint16_t>(i % 16), LossKind::timeout, 50us);
+    }
+    EXPECT_LT(srd.window(), before);
+    ack(0, 15us, false);
+    EXPECT_GE(srd.window(), before);
+  }
+}
+
 // What a round trip of 2 ms was planned by is not to outlast it: the next queue is seen at once.
 TEST_F(SrdCases, ALongQueueThatDrainsIsForgottenWithinARoundTrip) {
   for (int i = 0; i < 200; ++i) {
