@@ -183,11 +183,10 @@ void SendComm::end_waiting(Outcome outcome) {
 }
 
 // The other end is closed and takes no more; what it has announced was filled, or is being filled,
-// and ends as usual.
+// and ends as usual. Its good-bye may overtake its welcome: then it has accepted all the same, and
+// connect() must not tell otherwise only because messages changed places.
 void SendComm::desert() {
-  if (state == State::connecting) {
-    fail(Outcome::remote_error);
-  } else if (state == State::open) {
+  if (usable()) {
     state = State::deserted;
     end_waiting(Outcome::remote_error);
   }

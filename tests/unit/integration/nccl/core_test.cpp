@@ -327,6 +327,38 @@ TEST(NcclCore, WhatIsPostedAfterTheOtherEndHasClosedEndsWhenItIsTested) {
   }
 }
 
+// As whoever gives up at once does: the receiver closes what it has just accepted, and its good-bye
+// overtakes its welcome. The connection was made, so connect() gives it, and what is posted tells.
+TEST(NcclCore, ConnectionThatIsClosedBeforeItsWelcomeArrivesWasMade) {
+  NcclLab lab(2);
+  nccl::ListenHandle handle;
+  const std::uint32_t listener = lab.core(1).listen(handle);
+  nccl::SendComm* sender = nullptr;
+  ASSERT_EQ(lab.core(0).connect(handle, sender), Outcome::ok);
+  lab.run_for(1ms);
+  lab.world().network().lose_next(world::Packet::send);
+  nccl::ReceiveComm* receiver = nullptr;
+  ASSERT_EQ(lab.core(1).accept(listener, receiver), Outcome::ok);
+  ASSERT_NE(receiver, nullptr);
+  lab.world().pump();  // the welcome is lost, and comes again later
+  lab.core(1).close(*receiver);
+  EXPECT_TRUE(lab.run_until([&] {
+    EXPECT_EQ(lab.core(0).connect(handle, sender), Outcome::ok);
+    return sender != nullptr || ::testing::Test::HasFailure();
+  }));
+  ASSERT_NE(sender, nullptr);
+  EXPECT_EQ(sender->state, nccl::Comm::State::deserted) << "nothing was overtaken";
+  Request* request = nullptr;
+  EXPECT_EQ(lab.core(0).send(*sender, nullptr, 0, 0, nullptr, request), Outcome::ok);
+  ASSERT_NE(request, nullptr);
+  lab.run_for(10ms);  // the welcome changes nothing any more
+  EXPECT_EQ(ended(request), Outcome::remote_error);
+  EXPECT_EQ(lab.core(0).send(*sender, nullptr, 0, 0, nullptr, request), Outcome::ok);
+  EXPECT_EQ(ended(request), Outcome::remote_error);
+  lab.core(0).close(*sender);
+  EXPECT_EQ(lab.core(0).counters().failed_connections, 0U);
+}
+
 // What is wrong is wrong there, too.
 TEST(NcclCore, ArgumentsAreCheckedAlsoWhenTheOtherEndHasClosed) {
   Line line(4096);
