@@ -53,7 +53,7 @@ abi::Result connect(int index, void* handle, void** connection) {
     }
     // NCCL repeats the call until it gets a connection, so progress is made here. What the handle
     // remembers of the attempt goes back into NCCL's copy.
-    nic->poll();
+    const bool moved = nic->poll();
     ListenHandle asked;
     std::memcpy(&asked, handle, sizeof asked);
     SendComm* made = nullptr;
@@ -62,6 +62,7 @@ abi::Result connect(int index, void* handle, void** connection) {
     if (made != nullptr) {
       *connection = new End{nic, made, nullptr};
     }
+    note_poll(!moved && made == nullptr);
     return result_of(outcome);
   });
 }
@@ -71,12 +72,13 @@ abi::Result accept(void* listener, void** connection) {
     *connection = nullptr;
     const auto& at = *static_cast<Listener*>(listener);
     // As in connect(): accept() is repeated, and drives the device.
-    at.nic->poll();
+    const bool moved = at.nic->poll();
     ReceiveComm* made = nullptr;
     const Outcome outcome = at.nic->with([&](Core& core) { return core.accept(at.id, made); });
     if (made != nullptr) {
       *connection = new End{at.nic, nullptr, made};
     }
+    note_poll(!moved && made == nullptr);
     return result_of(outcome);
   });
 }
@@ -173,8 +175,9 @@ abi::Result test(void* request, int* done, int* sizes) {
     // before the result is read; the store of `free` at the end gives the request back to its pool.
     auto state = one.state.load(std::memory_order_acquire);
     if (state == Request::State::pending) {
-      static_cast<PluginNic*>(one.owner)->poll();
+      const bool moved = static_cast<PluginNic*>(one.owner)->poll();
       state = one.state.load(std::memory_order_acquire);
+      note_poll(!moved && state == Request::State::pending);
     }
     if (state == Request::State::pending) {
       return abi::kSuccess;

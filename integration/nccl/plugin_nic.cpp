@@ -7,6 +7,7 @@
 #include "integration/nccl/plugin_nic.hpp"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/random.h>
 #include <time.h>
@@ -261,11 +262,22 @@ Result<std::unique_ptr<PluginNic>> PluginNic::start(const Settings& settings,
 // The background thread uses the host, so it ends first.
 PluginNic::~PluginNic() { background_.reset(); }
 
+// Rarely: NCCL's threads yield by themselves, and every turn given away twice is a turn lost.
+void note_poll(bool empty) {
+  constexpr int kBeforeYield = 64;
+  static thread_local int empty_polls = 0;
+  empty_polls = empty ? empty_polls + 1 : 0;
+  if (empty_polls == kBeforeYield) {
+    empty_polls = 0;
+    ::sched_yield();
+  }
+}
+
 void PluginNic::drain(Duration limit) {
   const TimePoint end = srd::monotonic_now() + limit;
   while (!with_machine([](NetMachine& machine) { return machine.idle(); }) &&
          srd::monotonic_now() < end) {
-    poll();
+    (void)poll();
     srd::give_way();
   }
 }

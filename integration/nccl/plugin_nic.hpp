@@ -55,7 +55,8 @@ class PluginNic {
   decltype(auto) with_machine(F&& f) {
     return host_->with([&](NetMachine& machine, TimePoint) { return f(machine); });
   }
-  void poll() { (void)host_->poll(); }
+  // Whether a packet moved, as far as this thread knows.
+  [[nodiscard]] bool poll() { return host_->poll() != 0; }
   // Until a packet or a timer comes, for `limit` at the most.
   void sleep(Duration limit) { host_->sleep(srd::monotonic_now() + limit); }
   // Polls until what was sent has been acknowledged, for `limit` at the most.
@@ -71,6 +72,12 @@ class PluginNic {
   std::unique_ptr<Host> host_;
   std::unique_ptr<srd::BackgroundThread<NetMachine>> background_;
 };
+
+// To be told after the poll() of a call that NCCL repeats; empty: nothing moved, and what is waited
+// for is not there. NCCL's own threads give up their core where nothing moves, but whoever only
+// repeats the call would keep it from the thread or process that is to answer: with more of them
+// than cores, one message took as long as a time slice.
+void note_poll(bool empty);
 
 // The devices that there are, in order.
 [[nodiscard]] Result<std::vector<DeviceDescription>> find_devices(const Settings& settings);

@@ -45,7 +45,7 @@ decltype(auto) with_rma(PluginNic& nic, F&& f) {
 template <class F>
 RmaStep wait_for_all(PluginNic& nic, F&& step) {
   for (;;) {
-    nic.poll();
+    (void)nic.poll();
     if (const RmaStep now = with_rma(nic, step); now != RmaStep::waits) {
       return now;
     }
@@ -270,7 +270,8 @@ abi::Result test_group(void* request, int* done) {
     PluginNic& nic = *static_cast<PluginNic*>(one.owner);
     *done = 0;
     if (one.state.load(std::memory_order_acquire) == Request::State::pending) {
-      nic.poll();
+      const bool moved = nic.poll();
+      note_poll(!moved && one.state.load(std::memory_order_acquire) == Request::State::pending);
     }
     switch (one.state.load(std::memory_order_acquire)) {
       case Request::State::pending:
@@ -290,7 +291,7 @@ abi::Result test_group(void* request, int* done) {
 
 abi::Result progress_contexts(void* contexts) {
   return with_object<Contexts>(contexts, [](const Contexts& at) {
-    at.nic->poll();
+    note_poll(!at.nic->poll());
     return abi::kSuccess;
   });
 }
