@@ -48,7 +48,8 @@ std::string EfaPersonality::device_folder(const kernel::NicDescription& nic) con
 
 std::span<const char* const> EfaPersonality::path_prefixes() const {
   static constexpr const char* kPrefixes[] = {
-      "/sys/devices/pciefa0:", "/sys/bus/pci/devices/efa0:", "/sys/bus/pci/drivers/efa"};
+      "/sys/devices/pciefa0:", "/sys/bus/pci/devices/efa0:", "/sys/bus/pci/drivers/efa",
+      "/sys/class/pci_bus/efa0:"};
   return kPrefixes;
 }
 
@@ -73,6 +74,12 @@ void EfaPersonality::write_device(kernel::TreeWriter& tree,
   tree.link(device / "subsystem", "sys/bus/pci");
   tree.link(fs::path("sys/bus/pci/devices") / pci, device);
   tree.link(fs::path("sys/bus/pci/drivers/efa") / pci, device);
+
+  // Programs that know only the PCI address go over its bus.
+  const std::string bus = pci.substr(0, 7);
+  const fs::path bus_folder = device.parent_path() / "pci_bus" / bus;
+  tree.folder(bus_folder);
+  tree.link(fs::path("sys/class/pci_bus") / bus, bus_folder);
 
   const fs::path ib = device / "infiniband" / nic.name;
   const std::string guid = kernel::byte_pairs(std::span(port_gid.bytes).subspan(8));

@@ -120,6 +120,9 @@ int steps_back() {
   demand(
       leads_to("/sys/class/net/../infiniband/efa_0/device", "/sys/devices/pciefa0:00/efa0:00:00.0"),
       "in from beside");
+  demand(leads_to("/sys/class/pci_bus/efa0:00/../../efa0:00:00.0",
+                  "/sys/devices/pciefa0:00/efa0:00:00.0"),
+         "from the bus to the device");
   demand(leads_to("/sys/class/infiniband/../../../proc/../sys/class/infiniband",
                   "/sys/class/infiniband"),
          "out and in");
