@@ -98,24 +98,30 @@ SessionOptions::Fault parse_fault(const std::string& text, bool stops) {
   return fault;
 }
 
+bool is_ours(const std::string& plugin) {
+  return plugin == "weft" || plugin == "tcp" || plugin == "memory";
+}
+
 // Plugins of this tree by name, as they lie beside this program; others by the file.
 std::string plugin_file(const std::string& name) {
   if (name == "weft") {
     return launch::companion("libnccl-net-weft.so", "integration/nccl");
   }
-  if (name == "tcp" || name == "memory") {
-    return launch::companion("libnccl-net-weft-" + name + ".so", "integration/collectives");
-  }
-  return name;
+  return is_ours(name)
+             ? launch::companion("libnccl-net-weft-" + name + ".so", "integration/collectives")
+             : name;
 }
 
 // In each process before its ranks begin. Variables of the caller must not lead weft's plugin to
-// another network than the one that this command started; --env is applied last, so it may.
+// another network than the one that this command started; --env is applied last, so it may. A
+// plugin from outside keeps them: under `weft run` they are the way to the devices that it uses.
 void prepare(const Options& options, std::uint32_t process, const std::string& socket) {
   launch::forget_interrupts();
   ::signal(SIGPIPE, SIG_DFL);
-  ::unsetenv("WEFT_NCCL_ADDRESS");
-  ::unsetenv("WEFT_SOCKET");
+  if (is_ours(options.plugin)) {
+    ::unsetenv("WEFT_NCCL_ADDRESS");
+    ::unsetenv("WEFT_SOCKET");
+  }
   if (!socket.empty()) {
     ::setenv("WEFT_SOCKET", socket.c_str(), 1);
     ::setenv("WEFT_HOST", fmt::format("h{}", process + 1).c_str(), 1);
