@@ -94,7 +94,7 @@ class FlatMap {
     }
     entries_[at] = entry;
   }
-  void grow() {
+  [[gnu::cold, gnu::noinline]] void grow() {
     MaskedArray<Entry> old(entries_.next_size(16));
     old.swap(entries_);
     for (std::size_t i = 0; i < old.size(); ++i) {

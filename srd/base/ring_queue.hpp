@@ -44,7 +44,8 @@ class RingQueue {
   }
 
  private:
-  void grow() {
+  // Out of the way of those who push: inlined it is longer than all that they do.
+  [[gnu::cold, gnu::noinline]] void grow() {
     MaskedArray<T> larger(slots_.next_size(16));
     const std::size_t count = size();
     for (std::size_t i = 0; i < count; ++i) {

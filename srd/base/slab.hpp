@@ -47,7 +47,7 @@ class Slab {
   }
 
  private:
-  [[gnu::noinline]] bool grow() {
+  [[gnu::cold, gnu::noinline]] bool grow() {
     const std::uint32_t count = std::min(kChunk, limit_ - capacity_);
     if (count == 0) {
       return false;
