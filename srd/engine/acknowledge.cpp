@@ -67,7 +67,7 @@ void Sender::on_ack(TimePoint now, TimePoint arrived, const wire::ParsedPacket& 
     cc_.on_ack(sample);
   }
   if (has_work()) {
-    if (asks_distance_ && how_far_.due(now)) {
+    if (parts_.asks_distance && how_far_.due(now)) {
       requests_wanted_ = 1;
     }
     make_ready();

@@ -67,6 +67,7 @@ EngineParts::EngineParts(const EngineConfig& configuration, Counters* given_coun
       selector_kind(must(parse_path_selector(config.path_selector))),
       path_tuning{.base_rtt = config.base_rtt},
       cc_kind(must(parse_congestion_control(config.congestion_control))),
+      asks_distance(!config.receiver_credits && cc_kind == CongestionControlKind::srd),
       cc_tuning(cc_tuning_of(config)),
       patience(patience_of(config)),
       window_span(std::min(config.window_packets, PsnBitmap::kSpan)),

@@ -72,6 +72,7 @@ struct EngineParts {
   const PathSelectorKind selector_kind;
   PathTuning path_tuning;
   const CongestionControlKind cc_kind;
+  const bool asks_distance;  // of a peer: the congestion control makes use of the answer
   CcTuning cc_tuning;
   const RetransmissionTuning patience;
   const std::uint32_t window_span;

@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "srd/base/prefetch.hpp"
 #include "srd/base/time.hpp"
 #include "srd/engine/mutation.hpp"
 #include "srd/engine/rtt.hpp"
@@ -90,7 +91,7 @@ class RetransmissionTimer {
     silence_ += std::min(now - timed_out_at_, tuning.max_rto);
     timed_out_at_ = now;
     ++timeouts_;
-    ++backoff_;
+    backoff_ = static_cast<std::uint8_t>(std::min(backoff_ + 1, kMaxBackoffShift));
     update_waits(tuning);
   }
   // The peer has restarted or was given up: what it did not say does not count any more.
@@ -155,7 +156,7 @@ class RetransmissionTimer {
   }
 
  private:
-  static constexpr std::uint32_t kMaxBackoffShift = 6;
+  static constexpr int kMaxBackoffShift = 6;
   static constexpr std::uint32_t kTimeoutsToDie = 3;  // at least, whatever the clock says
   static constexpr int kTriesBeforeBackoff = 8;
   // Enough to come from the shortest round trip to max_rto, so that a peer that has died or is
@@ -166,10 +167,10 @@ class RetransmissionTimer {
     const Duration base =
         std::clamp(rtt_.timeout() + tuning.ack_delay, tuning.min_rto, tuning.max_rto);
     // Until then nothing is known of queues, such as many first windows make.
-    const std::uint32_t least = rtt_.seasoned() ? 0 : 1;
-    const std::uint32_t doublings = std::min(std::max(backoff_, least), kMaxBackoffShift);
+    const int least = rtt_.seasoned() ? 0 : 1;
+    const int doublings = std::max<int>(backoff_, least);
     retransmit_wait_ = std::min(base * (1 << doublings), tuning.max_rto);
-    const std::uint32_t sooner = tuning.losses_are_reported && doublings > least ? 1 : 0;
+    const int sooner = tuning.losses_are_reported && doublings > least ? 1 : 0;
     answer_wait_ = std::min(base * (1 << (doublings - sooner)), tuning.max_rto);
     expiry_wait_ = rtt_.measured() ? retransmit_wait_ : tuning.max_rto;
     const Duration tail = rtt_.mean() + rtt_.mean() / 2 + tuning.ack_delay;
@@ -188,11 +189,12 @@ class RetransmissionTimer {
   std::uint8_t tail_probes_ = 0;  // since the last acknowledgement
 
   // Looked at when a round trip is measured, or nothing comes.
-  std::uint32_t backoff_ = 0;   // timeouts since the last round trip that was measured
+  std::uint8_t backoff_ = 0;    // timeouts since the last round trip that was measured, or the most
   TimePoint timed_out_at_{};    // of the latest of the timeouts
   Duration silence_{};          // that these have lasted
   TimePoint tail_probed_at_{};  // of the latest probe of a tail
   RttEstimator rtt_;
 };
+static_assert(sizeof(RetransmissionTimer) == 2 * kCacheLine);
 
 }  // namespace weft::srd

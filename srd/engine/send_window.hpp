@@ -102,6 +102,7 @@ class SendWindow {
     slot.state = SendSlot::State::deferred;
     slot.sent_at = now + first_wait * (1 << doublings(slot));
     deferred_[doublings(slot)].push_back(*this, index_of(slot));
+    ++deferred_count_;
     return slot.sent_at;
   }
   // From deferred to lost, if its time has come; false if nothing was due.
@@ -183,6 +184,9 @@ class SendWindow {
   template <class Window>
   [[nodiscard]] static auto first_deferred(Window& window) -> decltype(window.front(window.lost_)) {
     decltype(window.front(window.lost_)) first = nullptr;
+    if (window.deferred_count_ == 0) [[likely]] {
+      return first;
+    }
     for (auto& list : window.deferred_) {
       auto* const slot = window.front(list);
       if (slot != nullptr && (first == nullptr || slot->sent_at < first->sent_at)) {
@@ -211,13 +215,14 @@ class SendWindow {
         break;
       case SendSlot::State::deferred:
         deferred_[doublings(slot)].remove(*this, index_of(slot));
+        --deferred_count_;
         break;
       case SendSlot::State::settled:
         break;
     }
   }
   // Doubles the ring. Indices change, so the lists are renumbered through the sequence numbers.
-  void grow();
+  [[gnu::cold]] void grow();
 
   Psn una_;
   Psn next_;
@@ -225,6 +230,7 @@ class SendWindow {
   bool has_put_off_ = false;  // the peer, since una() was reached
   List in_flight_;
   List lost_;
+  std::uint16_t deferred_count_ = 0;
   MaskedArray<SendSlot> slots_;
   // Those of one list wait equally long, so each is in order of what is due.
   std::array<List, kMaxDoublings + 1> deferred_;

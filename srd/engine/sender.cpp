@@ -44,7 +44,6 @@ Sender::Sender(EngineParts& parts, Peer& peer)
       rationed_(parts.config.receiver_credits),
       next_message_(parts.config.first_psn.value() + 1),
       next_read_(parts.config.first_psn.value() + 1),
-      asks_distance_(!rationed_ && parts.cc_kind == CongestionControlKind::srd),
       timer_(parts.patience),
       header_(parts.common_header(peer, wire::PacketType::send)),
       credits_(first_credits(sharers_of(parts))),

@@ -211,7 +211,6 @@ class alignas(kCacheLine) Sender {
   Qpn last_to_;
   WorkQueues queues_;  // begins with that of single packets
   std::uint32_t next_read_;
-  bool asks_distance_;       // its congestion control makes use of the answer
   PathId asked_along_;       // that the latest question took
   bool ask_surest_ = false;  // the latest one took a path that is known to work, if there was one
   alignas(kCacheLine) RetransmissionTimer timer_;

@@ -31,10 +31,10 @@ constexpr int kProbesOfTheSilent = 4;  // in the time of an answer
 }  // namespace
 
 PathHealth::PathHealth(std::uint16_t paths, const PathHealthTuning& tuning)
-    : timeouts_to_abandon_(tuning.timeouts_to_abandon),
-      base_rtt_(std::max(clamp_to_u32(tuning.base_rtt), 1U)),
+    : base_rtt_(std::max(clamp_to_u32(tuning.base_rtt), 1U)),
       probe_interval_(std::max(clamp_to_u32(tuning.probe_interval), 1U)),
-      paths_(paths) {}
+      paths_(paths),
+      timeouts_to_abandon_(tuning.timeouts_to_abandon) {}
 
 PathState PathHealth::state(TimePoint now, PathId path) const {
   if (!entries_ || path.value() >= paths_) {

@@ -104,14 +104,14 @@ class PathHealth {
   TimePoint next_probe_ = kNever;
   std::uint32_t smallest_rtt_ = 0;  // 0: none yet
   std::uint16_t suspects_ = 0;      // entries that are not as new
-  std::uint8_t timeouts_to_abandon_ = 1;
+  std::uint16_t bad_ = 0;
   TimePoint last_queue_ = TimePoint::min();  // when a packet last met one
   std::unique_ptr<Entry[]> entries_;
   TimePoint cautious_until_ = TimePoint::min();
   std::uint32_t base_rtt_ = 1;
   std::uint32_t probe_interval_ = 1;
   std::uint16_t paths_ = 1;
-  std::uint16_t bad_ = 0;
+  std::uint8_t timeouts_to_abandon_ = 1;
   std::array<std::uint64_t, 4> proven_{};  // since caution began
   std::optional<PathId> witness_;
 };
