@@ -394,25 +394,26 @@ void Sender::lose(TimePoint now, SendSlot& slot, PathEvent how) {
   if (event == PathEvent::timeout && mutated(Mutation::never_abandon_paths)) [[unlikely]] {
     return;
   }
-  const std::uint16_t bad = paths_.health().bad_paths();
-  if (paths_.on_feedback(now, path, event, rtt)) [[unlikely]] {
-    ++parts_.counters.paths_abandoned;
-    parts_.tell(Event::Kind::path_abandoned, now, peer_.id, Psn{}, path);
-    parts_.schedule.arm(peer_, paths_.next_probe());
-  } else {
-    note_recovery(now, path, bad);
+  const PathChange change = paths_.on_feedback(now, path, event, rtt);
+  if (change != PathChange::none) [[unlikely]] {
+    note_change(now, path, change);
   }
 }
 
 // A packet came through, which says nothing to the policy.
 void Sender::path_delivery(TimePoint now, PathId path, PathEvent event) {
-  const std::uint16_t bad = paths_.health().bad_paths();
-  paths_.on_delivery(now, path, event);
-  note_recovery(now, path, bad);
+  const PathChange change = paths_.on_delivery(now, path, event);
+  if (change != PathChange::none) [[unlikely]] {
+    note_change(now, path, change);
+  }
 }
 
-inline void Sender::note_recovery(TimePoint now, PathId path, std::uint16_t bad_before) {
-  if (paths_.health().bad_paths() < bad_before) [[unlikely]] {
+void Sender::note_change(TimePoint now, PathId path, PathChange change) {
+  if (change == PathChange::abandoned) {
+    ++parts_.counters.paths_abandoned;
+    parts_.tell(Event::Kind::path_abandoned, now, peer_.id, Psn{}, path);
+    parts_.schedule.arm(peer_, paths_.next_probe());
+  } else {
     ++parts_.counters.paths_recovered;
     parts_.tell(Event::Kind::path_recovered, now, peer_.id, Psn{}, path);
   }

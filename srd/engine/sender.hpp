@@ -169,7 +169,7 @@ class alignas(kCacheLine) Sender {
   void path_feedback(TimePoint now, PathId path, PathEvent event, Duration rtt);
   void path_delivery(TimePoint now, PathId path, PathEvent event);
   [[nodiscard]] bool ends_run(const SendSlot& slot);
-  void note_recovery(TimePoint now, PathId path, std::uint16_t bad_before);
+  [[gnu::cold, gnu::noinline]] void note_change(TimePoint now, PathId path, PathChange change);
   void settle_packets(Work& work, std::uint32_t index);
   // The packet's fate is known, or of no interest any more. Its bytes were wanted again if it was
   // to be sent again.

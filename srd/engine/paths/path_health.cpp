@@ -50,10 +50,10 @@ bool PathHealth::congestion_possible(TimePoint now) const {
          now - last_queue_ < kCongestionMemory * Duration{std::max(base_rtt_, smallest_rtt_)};
 }
 
-bool PathHealth::on_suspect(TimePoint now, PathId path, PathEvent event, Duration rtt) {
+PathChange PathHealth::on_suspect(TimePoint now, PathId path, PathEvent event, Duration rtt) {
   note_congestion(now, event, rtt);
   if (path.value() >= paths_) {
-    return false;
+    return PathChange::none;
   }
   switch (event) {
     case PathEvent::timeout:
@@ -78,13 +78,13 @@ bool PathHealth::on_suspect(TimePoint now, PathId path, PathEvent event, Duratio
       [[fallthrough]];
     case PathEvent::trimmed:  // the header came through
       if (entries_) {
-        recover(entries_[path.value()]);
+        return recover(entries_[path.value()]);
       }
-      return false;
+      return PathChange::none;
     case PathEvent::gap:
-      return false;
+      return PathChange::none;
   }
-  return false;
+  return PathChange::none;
 }
 
 void PathHealth::prove(PathId path, bool works) {
@@ -109,11 +109,10 @@ PathId PathHealth::find_proven(PathId path) const {
   return path;
 }
 
-// True: the path was abandoned just now.
-bool PathHealth::on_timeout(TimePoint now, Entry& entry) {
+PathChange PathHealth::on_timeout(TimePoint now, Entry& entry) {
   if (entry.state == PathState::assumed_bad ||
       (entry.state == PathState::skip && now < entry.since)) {
-    return false;
+    return PathChange::none;
   }
   if (entry.timeouts == 0) {
     ++suspects_;
@@ -126,7 +125,7 @@ bool PathHealth::on_timeout(TimePoint now, Entry& entry) {
   if (entry.timeouts < needed) {
     entry.state = PathState::skip;
     entry.since = now + kSkip * Duration{base_rtt_};
-    return false;
+    return PathChange::none;
   }
   ++bad_;
   entry.state = PathState::assumed_bad;
@@ -134,20 +133,22 @@ bool PathHealth::on_timeout(TimePoint now, Entry& entry) {
   entry.probes = 0;
   entry.probe = now + std::min(kFirstProbe * Duration{base_rtt_}, Duration{probe_interval_});
   next_probe_ = std::min(next_probe_, entry.probe);
-  return true;
+  return PathChange::abandoned;
 }
 
-void PathHealth::recover(Entry& entry) {
+PathChange PathHealth::recover(Entry& entry) {
   if (entry.timeouts == 0) {
-    return;
+    return PathChange::none;
   }
   const bool was_bad = entry.state == PathState::assumed_bad;
   entry = Entry{};
   --suspects_;
-  if (was_bad) {
-    --bad_;
-    find_next_probe();
+  if (!was_bad) {
+    return PathChange::none;
   }
+  --bad_;
+  find_next_probe();
+  return PathChange::recovered;
 }
 
 // For when no path is known to be good: the next usable one, or else the one that was left alone

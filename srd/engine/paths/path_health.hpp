@@ -25,6 +25,9 @@ enum class PathState : std::uint8_t {
   assumed_bad,  // not used for data, probed
 };
 
+// What became of a path.
+enum class PathChange : std::uint8_t { none, abandoned, recovered };
+
 // Costs a healthy peer nothing but one test per packet: the table is made at the first timeout.
 class PathHealth {
  public:
@@ -38,11 +41,11 @@ class PathHealth {
   }
   [[nodiscard]] std::uint16_t bad_paths() const { return bad_; }
 
-  // True if this abandoned the path. Whatever proves delivery takes a path back.
-  bool on_feedback(TimePoint now, PathId path, PathEvent event, Duration rtt) {
+  // Whatever proves delivery takes a path back.
+  PathChange on_feedback(TimePoint now, PathId path, PathEvent event, Duration rtt) {
     if (all_good() && (event != PathEvent::timeout || timeouts_to_abandon_ == 0)) [[likely]] {
       note_congestion(now, event, rtt);
-      return false;
+      return PathChange::none;
     }
     return on_suspect(now, path, event, rtt);
   }
@@ -95,9 +98,9 @@ class PathHealth {
     }
   }
   [[nodiscard]] bool congestion_possible(TimePoint now) const;
-  bool on_suspect(TimePoint now, PathId path, PathEvent event, Duration rtt);
-  bool on_timeout(TimePoint now, Entry& entry);
-  void recover(Entry& entry);
+  PathChange on_suspect(TimePoint now, PathId path, PathEvent event, Duration rtt);
+  PathChange on_timeout(TimePoint now, Entry& entry);
+  PathChange recover(Entry& entry);
   void find_next_probe();
 
   // What packets and acknowledgements of a healthy peer look at comes first.

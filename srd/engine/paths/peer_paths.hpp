@@ -47,11 +47,10 @@ class PeerPaths {
   }
 
   // A packet has arrived of which the policy is not to hear.
-  void on_delivery(TimePoint now, PathId path, PathEvent event) {
-    (void)health_.on_feedback(now, path, event, Duration::zero());
+  PathChange on_delivery(TimePoint now, PathId path, PathEvent event) {
+    return health_.on_feedback(now, path, event, Duration::zero());
   }
-  // True if this abandoned the path.
-  bool on_feedback(TimePoint now, PathId path, PathEvent event, Duration rtt) {
+  PathChange on_feedback(TimePoint now, PathId path, PathEvent event, Duration rtt) {
     selector_.on_feedback(now, path, event, rtt);
     return health_.on_feedback(now, path, event, rtt);
   }

@@ -26,8 +26,9 @@ struct Health : testing::Test {
   PathHealth health{16, tuning};
   TimePoint now = time_at(1ms);
 
+  // True if this abandoned the path.
   bool event(std::uint16_t path, PathEvent what, Duration rtt = 0us) {
-    return health.on_feedback(now, PathId{path}, what, rtt);
+    return health.on_feedback(now, PathId{path}, what, rtt) == PathChange::abandoned;
   }
   PathState state(std::uint16_t path) { return health.state(now, PathId{path}); }
 };
