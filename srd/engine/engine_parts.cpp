@@ -71,6 +71,7 @@ EngineParts::EngineParts(const EngineConfig& configuration, Counters* given_coun
       cc_tuning(cc_tuning_of(config)),
       patience(patience_of(config)),
       window_span(std::min(config.window_packets, PsnBitmap::kSpan)),
+      tight_window(Bytes{2} * config.ack_every * cc_tuning.mtu_wire),
       first_grant(first_grant_of(config)),
       credit_window(config.credit_window != 0 ? config.credit_window
                                               : config.line_rate.bytes_in(first_grant)),

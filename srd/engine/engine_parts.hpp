@@ -76,6 +76,7 @@ struct EngineParts {
   CcTuning cc_tuning;
   const RetransmissionTuning patience;
   const std::uint32_t window_span;
+  const Bytes tight_window;    // below two acknowledgements' worth each packet asks for one
   const Duration first_grant;  // how long one takes that is asked for
   const Bytes credit_window;   // what the line carries meanwhile
   UsualOverdraft usual_overdraft;

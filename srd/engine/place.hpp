@@ -66,6 +66,9 @@ template <std::size_t kCount>
 [[nodiscard]] inline bool place(const RxPacket& packet, std::uint32_t length,
                                 const std::array<Segment, kCount>& segments, std::uint32_t offset) {
   PayloadReader payload(packet);
+  if (Bytes{offset} + length <= segments[0].length) [[likely]] {
+    return length == 0 || payload.copy_to(segments[0].data + offset, length);
+  }
   for (const Segment& segment : segments) {
     if (offset >= segment.length) {
       offset -= segment.length;

@@ -276,9 +276,8 @@ bool Sender::retransmit(TimePoint now, SendSlot& slot, TxPacket& out) {
 
   window_.mark_in_flight(slot, now);
   chain_.link(slot);
-  const Bytes window = cc_.window();
   const bool last = !has_work() && !(parts_.config.ask_sparingly && awaits_answer_before(slot.psn));
-  const bool tight = window < Bytes{2} * parts_.config.ack_every * parts_.cc_tuning.mtu_wire;
+  const bool tight = cc_.window() < parts_.tight_window;
   if (last || tight || slot.attempt != 0) {
     header.common.flags |= wire::kAckRequested;
     asked_ = slot.psn;
