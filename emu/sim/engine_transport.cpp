@@ -87,12 +87,13 @@ void EngineTransport::post(Rest& rest) {
 }
 
 std::size_t EngineTransport::poll(std::span<FlowEvent> events) {
+  // As after most events. To make room for completions would cost more than to look for one.
+  if (engine_.next_completion() == nullptr) {
+    return 0;
+  }
   std::array<srd::Completion, 16> completions;
   const std::size_t taken =
       engine_.poll(std::span(completions).first(std::min(events.size(), completions.size())));
-  if (taken == 0) {
-    return 0;
-  }
   std::size_t count = 0;
   for (std::size_t i = 0; i < taken; ++i) {
     const srd::Completion& completion = completions[i];
