@@ -26,7 +26,7 @@ class DeadlineHeap {
   void prefetch() const { __builtin_prefetch(heap_.data(), 1); }
 
   // Sets, moves, or (with kNever) clears the deadline of `index`.
-  void set(std::uint32_t index, TimePoint when) {
+  [[gnu::hot]] void set(std::uint32_t index, TimePoint when) {
     if (when == kNever) {
       clear(index);
       return;

@@ -26,7 +26,8 @@ constexpr std::uint64_t low_bits(std::uint32_t count) {
 
 }  // namespace
 
-void Sender::on_ack(TimePoint now, TimePoint arrived, const wire::ParsedPacket& packet) {
+[[gnu::hot]] void Sender::on_ack(TimePoint now, TimePoint arrived,
+                                 const wire::ParsedPacket& packet) {
   const wire::AckHeader header = packet.ack();
   // [wire 4.4] Without a window the peer can speak of the echo only: its numbers begin nowhere.
   const bool has_window = !packet.has(wire::kNoWindow);
@@ -265,8 +266,8 @@ inline Sender::OtherMarks Sender::take_marks(const wire::ParsedPacket& packet,
 }
 
 // Settles every packet that this acknowledgement is the first to claim.
-void Sender::take_sack(TimePoint now, const wire::ParsedPacket& packet,
-                       const wire::AckHeader& header, AckSample& sample) {
+[[gnu::hot]] void Sender::take_sack(TimePoint now, const wire::ParsedPacket& packet,
+                                    const wire::AckHeader& header, AckSample& sample) {
   const OtherMarks others = take_marks(packet, header, sample);
   for_each_claim(packet, header, [&](std::uint64_t claim, Psn at) {
     for (; claim != 0; claim &= claim - 1) {

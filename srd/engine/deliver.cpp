@@ -86,8 +86,8 @@ void Delivery::fail_receive(const Endpoint& endpoint, const ReceiveRequest& rece
   completion.endpoint = endpoint.qpn;
 }
 
-std::uint8_t Delivery::deliver_send(Peer& peer, const wire::DataHeader& header,
-                                    const RxPacket& packet) {
+[[gnu::hot]] std::uint8_t Delivery::deliver_send(Peer& peer, const wire::DataHeader& header,
+                                                 const RxPacket& packet) {
   Endpoint* const endpoint = parts_.endpoints.find(Qpn{header.common.destination_qpn.value()});
   if (endpoint == nullptr || !endpoint->config.receiving) {
     return code_of(Status::bad_qpn);

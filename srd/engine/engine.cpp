@@ -11,7 +11,7 @@ namespace weft::srd {
 Engine::Engine(const EngineConfig& config, Counters* counters, MemoryTable* memory)
     : parts_(config, counters, memory) {}
 
-void Engine::on_timeout(TimePoint at) {
+[[gnu::hot]] void Engine::on_timeout(TimePoint at) {
   constexpr Duration kMinNap = std::chrono::microseconds{1};
   const TimePoint now = advance(at);
   parts_.schedule.queue_overdue_replies(now);
@@ -143,7 +143,7 @@ void Engine::set_qkey(Qpn qpn, std::uint32_t qkey) {
   return PostResult::accepted;
 }
 
-PostResult Engine::post(const SendRequest& request) {
+[[gnu::hot]] PostResult Engine::post(const SendRequest& request) {
   NewRequest made;
   const PostResult result =
       begin(request, WorkKind::send, request.segments, parts_.config.mtu_payload, made);
@@ -158,7 +158,7 @@ PostResult Engine::post(const SendRequest& request) {
   return result;
 }
 
-PostResult Engine::post(const WriteRequest& request) {
+[[gnu::hot]] PostResult Engine::post(const WriteRequest& request) {
   NewRequest made;
   const PostResult result = begin(request, WorkKind::write, request.segments, kMaxTransfer, made);
   if (result != PostResult::accepted) {
@@ -198,7 +198,7 @@ void Engine::acquaint(std::uint32_t domain, const Address& address, bool known) 
   delivery_.acquaint(domain, address, known);
 }
 
-PostResult Engine::post_receive(Qpn qpn, const ReceiveRequest& request) {
+[[gnu::hot]] PostResult Engine::post_receive(Qpn qpn, const ReceiveRequest& request) {
   Endpoint* endpoint = parts_.endpoints.find(qpn);
   if (endpoint == nullptr) {
     return PostResult::no_such_endpoint;
@@ -255,7 +255,7 @@ void Engine::revoke(const std::function<bool(std::uint64_t cookie)>& concerns) {
   }
 }
 
-std::size_t Engine::poll(std::span<Completion> completions) {
+[[gnu::hot]] std::size_t Engine::poll(std::span<Completion> completions) {
   std::size_t count = 0;
   for (; count < completions.size() && parts_.completions.next() != nullptr;
        parts_.completions.pop()) {

@@ -86,7 +86,8 @@ EngineParts::EngineParts(const EngineConfig& configuration, Counters* given_coun
       told_once(kMaxToldOnce),
       probe_echoes(kMaxProbes) {}
 
-wire::CommonHeader EngineParts::common_header(const Peer& peer, wire::PacketType type) const {
+[[gnu::hot]] wire::CommonHeader EngineParts::common_header(const Peer& peer,
+                                                           wire::PacketType type) const {
   wire::CommonHeader header{};
   header.version = wire::kVersion;
   header.type = static_cast<std::uint8_t>(type);

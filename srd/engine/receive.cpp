@@ -45,7 +45,7 @@ bool outlives_restart(const Work& work) {
 
 }  // namespace
 
-void Engine::on_packet(TimePoint at, const RxPacket& packet) {
+[[gnu::hot]] void Engine::on_packet(TimePoint at, const RxPacket& packet) {
   const TimePoint now = advance(at);
   ++parts_.counters.rx_pkts;
   parts_.counters.rx_bytes += packet.bytes.size() + packet.more.size();

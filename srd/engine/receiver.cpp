@@ -36,8 +36,8 @@ void tell_echo(TimePoint now, const Echo& echo, wire::AckHeader& header) {
 // [wire 4.4] An acknowledgement echoes one packet: the latest, unless an earlier one carried a mark
 // that has not been told yet. How many carried one is counted apart (count_mark()). But each probe
 // is echoed, because its answer speaks for its path. [wire 4.7]
-bool Receiver::note_arrival(EngineParts& parts, TimePoint now, const wire::DataHeader& header,
-                            const RxPacket& packet) {
+[[gnu::hot]] bool Receiver::note_arrival(EngineParts& parts, TimePoint now,
+                                         const wire::DataHeader& header, const RxPacket& packet) {
   const bool congested = packet.ecn == Ecn::congested;
   const bool probe = header.common.type == static_cast<std::uint8_t>(wire::PacketType::probe);
   if (congested) {
@@ -66,8 +66,9 @@ void Receiver::note_again(EngineParts& parts, const wire::DataHeader& header, st
   parts.told_once.push(again_, {Psn{header.psn.value()}, code, header.common.attempt});
 }
 
-void Receiver::write_ack(EngineParts& parts, TimePoint now, const wire::CommonHeader& common,
-                         std::uint32_t granted, TxPacket& out) {
+[[gnu::hot]] void Receiver::write_ack(EngineParts& parts, TimePoint now,
+                                      const wire::CommonHeader& common, std::uint32_t granted,
+                                      TxPacket& out) {
   wire::AckHeader header{};
   header.common = common;
   if (!echo_.valid && !probes_.empty()) [[unlikely]] {

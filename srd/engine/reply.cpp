@@ -5,7 +5,7 @@
 namespace weft::srd {
 
 // False: the peer has restarted since the reply was asked for, and there is nothing left to say.
-bool Engine::transmit_reply(TimePoint now, Peer& peer, TxPacket& out) {
+[[gnu::hot]] bool Engine::transmit_reply(TimePoint now, Peer& peer, TxPacket& out) {
   if (!peer.life.owes_notice() && !peer.receiver.can_ack()) {
     forget_stranger(peer);
     return false;
@@ -38,12 +38,12 @@ void Engine::forget_stranger(Peer& peer) {
 
 // Replies are sprayed like data. A peer that we never sent data to has no path state, and needs
 // none.
-PathId Engine::reply_path(TimePoint now, Peer& peer) {
+[[gnu::hot]] PathId Engine::reply_path(TimePoint now, Peer& peer) {
   const PathId path{static_cast<std::uint16_t>(parts_.rng.below(parts_.config.paths))};
   return peer.sender ? peer.sender->reply_path(now, path) : path;
 }
 
-void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
+[[gnu::hot]] void Engine::build_ack(TimePoint now, Peer& peer, TxPacket& out) {
   wire::CommonHeader common = parts_.common_header(peer, wire::PacketType::ack);
   common.destination_life = peer.life.answered().value();  // [wire 4.9]
   peer.receiver.steer(common);

@@ -19,7 +19,7 @@ constexpr std::uint16_t kProbesOfTheSilent = 4;  // in the time of an answer, as
 
 }  // namespace
 
-void Sender::on_timeout(TimePoint now) {
+[[gnu::hot]] void Sender::on_timeout(TimePoint now) {
   release_waiting(now);
   while (window_.release_deferred(now)) {
   }
@@ -32,7 +32,7 @@ void Sender::on_timeout(TimePoint now) {
   }
 }
 
-void Sender::expire_packets(TimePoint now) {
+[[gnu::hot]] void Sender::expire_packets(TimePoint now) {
   SendSlot* slot = window_.oldest_in_flight();
   if (slot == nullptr || timer_.expiry_of(slot->sent_at) > now) {
     return;
@@ -73,7 +73,7 @@ TimePoint Sender::path_probe_due() const {
 
 // Nothing is in flight that could time out, and yet something has to come: the bytes of a read, or
 // credits.
-bool Sender::owed_by_peer() const {
+[[gnu::hot]] bool Sender::owed_by_peer() const {
   return !muted_ && window_.oldest_in_flight() == nullptr &&
          (mutated(Mutation::ask_for_nothing) || reads_outstanding_ != 0 ||
           (has_work() && !has_credit()));
@@ -87,7 +87,7 @@ TimePoint Sender::question_due() const {
 
 // A peer that owes us something may have died meanwhile: ask, and count silence as timeouts.
 // [wire 4.7]
-void Sender::ask_for_life(TimePoint now) {
+[[gnu::hot]] void Sender::ask_for_life(TimePoint now) {
   if (!owed_by_peer() || question_due() > now) {
     return;
   }
@@ -109,7 +109,7 @@ void Sender::ask_for_life(TimePoint now) {
 // others, or was lost, or most paths are dead. So what would be sent again is asked for instead,
 // along one path after the other: probes find a path that lives as well as packets do, and where
 // there is a queue they hardly make it longer.
-void Sender::ask_for_first_answer(TimePoint now) {
+[[gnu::hot]] void Sender::ask_for_first_answer(TimePoint now) {
   const SendSlot* const slot = window_.oldest_in_flight();
   if (timer_.rtt().measured() || slot == nullptr ||
       timer_.first_question_due(slot->sent_at) > now) {
@@ -126,7 +126,7 @@ void Sender::ask_for_first_answer(TimePoint now) {
 }
 
 // The last packets are not acknowledged.
-void Sender::ask_for_tail(TimePoint now) {
+[[gnu::hot]] void Sender::ask_for_tail(TimePoint now) {
   if (timer_.rtt().measured() && window_.oldest_in_flight() != nullptr &&
       timer_.tail_probe_due(parts_.patience) <= now) {
     timer_.on_tail_probe(now);
@@ -148,7 +148,7 @@ void Sender::want_probes(TimePoint now, std::uint32_t count) {
 }
 
 // Requests whose back-off is over go back to where they came from.
-void Sender::release_waiting(TimePoint now) {
+[[gnu::hot]] void Sender::release_waiting(TimePoint now) {
   const auto is_due = [&](std::uint32_t index) { return parts_.works[index].not_before <= now; };
   const auto release = [&](std::uint32_t index) {
     Work& work = parts_.works[index];
@@ -177,7 +177,7 @@ void Sender::release_waiting(TimePoint now) {
   });
 }
 
-TimePoint Sender::next_deadline() const {
+[[gnu::hot]] TimePoint Sender::next_deadline() const {
   TimePoint next = path_probe_due();
   if (const SendSlot* slot = window_.oldest_in_flight()) {
     const TimePoint question = timer_.rtt().measured() ? timer_.tail_probe_due(parts_.patience)

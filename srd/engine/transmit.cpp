@@ -22,7 +22,7 @@ constexpr std::uint8_t kSurestFrom = 2;
 
 }  // namespace
 
-bool Engine::next_transmit(TimePoint at, TxPacket& out) {
+[[gnu::hot]] bool Engine::next_transmit(TimePoint at, TxPacket& out) {
   const TimePoint now = advance(at);
   if (parts_.grants.next_due() <= now) {
     queue_grants(now);
@@ -307,7 +307,7 @@ bool Sender::retransmit(TimePoint now, SendSlot& slot, TxPacket& out) {
 //
 // No later than max_rto: if one bad sample made the rate tiny, packets must still leave that
 // correct it.
-void Sender::pace(TimePoint now, Duration interval) {
+[[gnu::hot]] void Sender::pace(TimePoint now, Duration interval) {
   const bool makes_up = pace_holds_back_ && parts_.config.pace_step > Duration::zero();
   const Duration late = makes_up ? interval * Scheduler::kPacketsOfTurn : Duration::zero();
   paced_until_ =

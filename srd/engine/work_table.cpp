@@ -85,7 +85,7 @@ inline void WorkTable::release_read(Peer& peer, const Work& work) {
   }
 }
 
-void WorkTable::complete(std::uint32_t index, Work& work, Status status) {
+[[gnu::hot]] void WorkTable::complete(std::uint32_t index, Work& work, Status status) {
   if (mutated(Mutation::blame_restart) && status == Status::ok && work.message % 16 == 0 &&
       neighbours_.peers[work.peer].life.restarts() != 0) [[unlikely]] {
     status = Status::peer_restarted;

@@ -103,7 +103,7 @@ DropReason check_message(PacketType type, const DataHeader& header) {
 }
 
 // [wire 3.5] The header says how many words and results follow; the packet must be exactly as long.
-DropReason ParsedPacket::check_ack(std::size_t size) {
+[[gnu::hot]] DropReason ParsedPacket::check_ack(std::size_t size) {
   if (size < sizeof(AckHeader)) {
     return DropReason::too_short;
   }
@@ -187,7 +187,8 @@ DropReason ParsedPacket::check(std::size_t more_size) {
 }
 
 // The only way to make a ParsedPacket, so each has been checked.
-ParsedPacket parse_packet(std::span<const std::byte> bytes, std::size_t more_size, bool trimmed) {
+[[gnu::hot]] ParsedPacket parse_packet(std::span<const std::byte> bytes, std::size_t more_size,
+                                       bool trimmed) {
   ParsedPacket packet;
   packet.bytes_ = bytes;
   packet.trimmed_ = trimmed;

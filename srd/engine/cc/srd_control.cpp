@@ -90,7 +90,7 @@ SrdControl::SrdControl(const CcTuning& tuning)
 
 // Bursts at line rate overflow a short queue that the window alone would fit. A product and more is
 // line rate anyway.
-Rate SrdControl::pacing_rate() const {
+[[gnu::hot]] Rate SrdControl::pacing_rate() const {
   const double bursts_from = short_queue_ ? kPaceBelow : kBurstsFrom;
   const bool in_bursts = window_ >= bursts_from * mtu_ && window_ < constants_.bdp;
   if (window_ >= kPaceBelow * mtu_ && !in_bursts) {
@@ -107,7 +107,7 @@ Rate SrdControl::pacing_rate() const {
   return Rate::bits_per_second(static_cast<std::uint64_t>(std::max(bits_per_second, 1.0)));
 }
 
-Bytes SrdControl::window() const {
+[[gnu::hot]] Bytes SrdControl::window() const {
   double room = window_;
   if (short_queue_) {
     room = std::min(std::max(kRoomForLosses * window_, kMinRoomForLosses * mtu_), bounds_.max);
@@ -119,7 +119,7 @@ PathFilter::View SrdControl::view(TimePoint now) const {
   return filter_.view(clock32(now), static_cast<std::uint32_t>(std::min(smoothed_rtt_, 4e9)));
 }
 
-void SrdControl::on_ack(const AckSample& sample) {
+[[gnu::hot]] void SrdControl::on_ack(const AckSample& sample) {
   const double acked = static_cast<double>(sample.acked);
   achieved_ += acked;
   ignored_ += acked;
@@ -160,7 +160,7 @@ void SrdControl::on_distance(Duration rtt) {
   base_rtt_.limit(rtt + from_picoseconds(more));
 }
 
-void SrdControl::control(TimePoint now, double acked, const PathFilter::View& peer) {
+[[gnu::hot]] void SrdControl::control(TimePoint now, double acked, const PathFilter::View& peer) {
   const double delay = static_cast<double>(peer.delay) * 1000;
   const double target = this->target();
   if (delay >= target) {
@@ -242,7 +242,7 @@ void SrdControl::give_back(TimePoint now) {
   }
 }
 
-void SrdControl::increase_below_target(double delay, double target, double acked) {
+[[gnu::hot]] void SrdControl::increase_below_target(double delay, double target, double acked) {
   if (delay < kNoQueue) {
     empty_acked_ += acked;
     if (fast_ || empty_acked_ > window_) {
@@ -272,7 +272,7 @@ void SrdControl::increase_by_time(TimePoint now) {
 }
 
 // When most paths lose, what was delivered in the last period is the best guess at the fair share.
-bool SrdControl::quick_adapt(TimePoint now, bool loss, bool marked) {
+[[gnu::hot]] bool SrdControl::quick_adapt(TimePoint now, bool loss, bool marked) {
   if (ignored_ < to_ignore_ && marked) {
     return true;
   }
@@ -398,7 +398,7 @@ void SrdControl::lose_in_silence(TimePoint now) {
 
 // After a pause the peer answers the very packets that were taken for lost; where they are lost, it
 // answers only what was sent again. Where congestion is reported a silence was none.
-void SrdControl::end_silence(const AckSample& sample) {
+[[gnu::hot]] void SrdControl::end_silence(const AckSample& sample) {
   last_ack_ = sample.now;
   if (before_silence_ > 0) {
     const bool paused = sample.late && sample.now >= no_restore_before_;

@@ -19,7 +19,7 @@ class PeerPaths {
       : selector_(std::move(selector)), run_(run), health_(selector_.paths(), tuning) {}
 
   // The path for the next packet. Never one that is assumed bad while another one is good.
-  [[nodiscard]] PathId pick(TimePoint now) {
+  [[nodiscard]] [[gnu::hot]] PathId pick(TimePoint now) {
     const PathId path = selector_.pick(now);
     return health_.all_good() ? path : avoid_bad(now, path);
   }
@@ -50,7 +50,7 @@ class PeerPaths {
   PathChange on_delivery(TimePoint now, PathId path, PathEvent event) {
     return health_.on_feedback(now, path, event, Duration::zero());
   }
-  PathChange on_feedback(TimePoint now, PathId path, PathEvent event, Duration rtt) {
+  [[gnu::hot]] PathChange on_feedback(TimePoint now, PathId path, PathEvent event, Duration rtt) {
     selector_.on_feedback(now, path, event, rtt);
     return health_.on_feedback(now, path, event, rtt);
   }
