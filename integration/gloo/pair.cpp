@@ -42,7 +42,7 @@ void Pair::connect(const std::vector<char>& bytes) {
   const TimePoint begin = srd::monotonic_now();
   Outcome outcome = Outcome::ok;
   while (sender_ == nullptr || receiver_ == nullptr) {
-    nic.poll();
+    (void)nic.poll();
     nic.with([&](Core& core) {
       if (sender_ == nullptr) {
         outcome = core.connect(asked_, sender_);

@@ -147,7 +147,7 @@ bool UnboundBuffer::wait(Side& side, int* rank, std::chrono::milliseconds timeou
   nccl::PluginNic& nic = context_->nic();
   const TimePoint begin = srd::monotonic_now();
   for (;;) {
-    nic.poll();
+    (void)nic.poll();
     std::shared_ptr<PairMessage> ended;
     nic.with([&](Core& core) {
       context_->advance(core);
