@@ -313,5 +313,19 @@ faults: [{switch: spine0, at: 1us}, {switch: spine1, at: 1us}, {switch: spine2, 
   }
 }
 
+// A host's link is down for 20 of 100 us, and it sends and receives 8 MB. Ends after at most 1.3
+// times what the link's up time allows. (Where only the first silence was forgiven: 2.9 times.)
+TEST(Simulation, AFlappingLinkCostsLittleMoreThanItsDownTime) {
+  const std::string text = R"(
+topology: {generator: leaf-spine, hosts: 32, hosts_per_leaf: 8, rate: 100Gbps, delay: 1us}
+traffic: {kind: flows, flows: [{from: 9, to: 0, bytes: 8000000}, {from: 0, to: 17, bytes: 8000000}]}
+faults: [{link: host0-tor0, down: true, at: 10us, lasts: 20us, every: 100us, times: 100}]
+)";
+  for (int seed = 1; seed <= 5; ++seed) {
+    const RunResult result = run(text, {{"seed", std::to_string(seed)}});
+    EXPECT_LT(result.makespan_us, 1.3 * result.ideal_us) << "seed " << seed;
+  }
+}
+
 }  // namespace
 }  // namespace weft::sim
