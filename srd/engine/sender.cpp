@@ -183,6 +183,15 @@ void Sender::unmute() {
   muted_ = false;
 }
 
-void Sender::prefetch_all() const { prefetch(this, sizeof(Sender) - sizeof(PathChain)); }
+// Two thirds of the sender. With a thousand engines in turn, the lines that few packets need cost
+// more than they bring.
+void Sender::prefetch_all() const {
+  prefetch(this, kCacheLine);
+  prefetch(&timer_, sizeof timer_);
+  prefetch(&header_, 3 * kCacheLine);  // with losses and credits
+  prefetch(&paths_, 2 * kCacheLine);
+  prefetch(&window_, 2 * kCacheLine);
+  prefetch(&cc_, sizeof cc_);
+}
 
 }  // namespace weft::srd

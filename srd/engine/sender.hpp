@@ -93,7 +93,7 @@ class alignas(kCacheLine) Sender {
     window_.prefetch_next();
     cc_.prefetch_window();
   }
-  // All that a packet touches: everything but the table of the paths' latest packets.
+  // What any packet touches, in either direction.
   void prefetch_all() const;
 
  private:
