@@ -21,9 +21,6 @@ bool where_only_losses_tell(const CongestionSetup& s) { return !deep(s) && !s.ec
 bool two_in_one_product_that_trims(const CongestionSetup& s) {
   return s.senders == 2 && s.buffer_products == 1 && s.trimming;
 }
-bool many_far_ones_that_drop(const CongestionSetup& s) {
-  return many(s) && !deep(s) && !shallow(s) && !s.trimming && s.nearest < 1;
-}
 bool two_apart_in_one_product_that_trims(const CongestionSetup& s) {
   return two_in_one_product_that_trims(s) && !s.ecn && s.nearest < 1;
 }
@@ -103,7 +100,6 @@ constexpr std::string_view kDraining =
     "the first windows drain by a part of them in a round trip, which their own queue makes long";
 constexpr std::string_view kFirstFlight =
     "what the luck of the first flight has given to one of two is given back slowly";
-constexpr std::string_view kFewPackets = "a share is 33 packets here, and losses are found late";
 constexpr std::string_view kQueueAsDistance =
     "a near sender that is first measured behind a queue takes it for distance";
 constexpr std::string_view kWholeRoundTrip =
@@ -116,7 +112,6 @@ constexpr Weakness kKnownWeaknesses[] = {
      kFirstFlight},
     {"srd", kLate, two_apart_in_one_product_that_trims, Property::late_share, nullptr, 0.60,
      kFirstFlight},
-    {"srd", kLate, many_far_ones_that_drop, Property::late_share, nullptr, 0.79, kFewPackets},
     {"nscc", kEverywhere, deep_without_ecn, Property::queue, first_windows, 0, kOnlyMarks},
     {"nscc", kBottleneck | kPaths | kDistances, many_deep_ecn, Property::queue, nullptr, 1.2,
      kSteps},
