@@ -327,5 +327,23 @@ faults: [{link: host0-tor0, down: true, at: 10us, lasts: 20us, every: 100us, tim
   }
 }
 
+// The uplinks of a leaf are slow, and each of its hosts sends to eight others at a time. (With
+// eight packets to each, whatever was lost, headers of trimmed packets filled the slow links: this
+// did not end within 200 ms.)
+TEST(Simulation, HeadersOfTrimmedPacketsLeaveRoomForDataOnASlowLink) {
+  const std::string text = R"(
+topology: {generator: leaf-spine, hosts: 32, hosts_per_leaf: 8, oversubscription: 4, rate: 100Gbps,
+           delay: 1us, ecn_last_hop: false}
+traffic: {kind: all-to-all, bytes: 32768, window: 8}
+transport: {paths: 64}
+time_limit: 40ms
+faults: [{link: "tor0->spine*", rate_factor: 0.1}]
+)";
+  for (const char* seed : {"102", "207", "208"}) {
+    const RunResult result = run(text, {{"seed", seed}});
+    EXPECT_EQ(result.finished, result.flows) << "seed " << seed;
+  }
+}
+
 }  // namespace
 }  // namespace weft::sim

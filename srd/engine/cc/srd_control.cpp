@@ -36,6 +36,7 @@ constexpr double kBurstsFrom = 8;
 constexpr double kFloor = 1.0 / 64;
 constexpr double kLossFloor = 0.5;
 constexpr double kLossFloorWithCredits = 8;
+constexpr double kLittle = 0.25;  // acknowledged for what is lost
 constexpr double kSilenceFloor = 4;
 
 constexpr std::uint32_t kStandingRounds = 2;  // without marks: before a queue is believed in
@@ -411,7 +412,19 @@ void SrdControl::lose_in_silence(TimePoint now) {
   }
 }
 
-double SrdControl::loss_floor() const { return credits_ ? kLossFloorWithCredits : kLossFloor; }
+// Receivers look after the last hop, which does not mark. A mark tells of a queue before it, and no
+// credit makes that one shorter: where little gets through it, the floor goes down with what does,
+// or the headers of what is trimmed would fill a slow link for ever.
+double SrdControl::loss_floor() const {
+  if (!credits_) {
+    return kLossFloor;
+  }
+  if (!latest_marked_) {
+    return kLossFloorWithCredits;
+  }
+  const double through = round_acked_ / std::max(round_lost_, 1.0);
+  return std::clamp(through / kLittle * kLossFloorWithCredits, kLossFloor, kLossFloorWithCredits);
+}
 
 // Never grows, and goes no lower than `floor` packets unless it was there before.
 void SrdControl::shrink_to(double window, double floor) {

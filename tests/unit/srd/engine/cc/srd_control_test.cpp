@@ -202,6 +202,19 @@ TEST_F(SrdWhereCongestionIsReported, ReportedLossesDoNot) {
   EXPECT_LT(srd.window(), before / 2);
 }
 
+// The last hop does not mark, and is the credits' business. A queue before it is nobody else's.
+TEST_F(SrdWhereCongestionIsReported, LossesGoBelowTheFloorOfTheLastHopOnlyAfterAMark) {
+  for (int i = 0; i < 20; ++i) {
+    lose_many(LossKind::trimmed);
+  }
+  EXPECT_GE(srd.window(), 8 * 4150U);
+  for (int i = 0; i < 20; ++i) {
+    ack(0, 15us, true);
+    lose_many(LossKind::trimmed);
+  }
+  EXPECT_LT(srd.window(), 2 * 4150U);
+}
+
 // In a queue that is longer than their time-out packets are taken for lost and only wait.
 TEST_F(SrdWhereCongestionIsReported, NorDoUnreportedOnesAfterAMark) {
   ack(0, 15us, true);
