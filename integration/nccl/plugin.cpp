@@ -62,7 +62,7 @@ abi::Result connect(int index, void* handle, void** connection) {
     if (made != nullptr) {
       *connection = new End{nic, made, nullptr};
     }
-    note_poll(!moved && made == nullptr);
+    yield_after_vain_polls(!moved && made == nullptr);
     return result_of(outcome);
   });
 }
@@ -78,7 +78,7 @@ abi::Result accept(void* listener, void** connection) {
     if (made != nullptr) {
       *connection = new End{at.nic, nullptr, made};
     }
-    note_poll(!moved && made == nullptr);
+    yield_after_vain_polls(!moved && made == nullptr);
     return result_of(outcome);
   });
 }
@@ -177,7 +177,7 @@ abi::Result test(void* request, int* done, int* sizes) {
     if (state == Request::State::pending) {
       const bool moved = static_cast<PluginNic*>(one.owner)->poll();
       state = one.state.load(std::memory_order_acquire);
-      note_poll(!moved && state == Request::State::pending);
+      yield_after_vain_polls(!moved && state == Request::State::pending);
     }
     if (state == Request::State::pending) {
       return abi::kSuccess;

@@ -7,7 +7,6 @@
 #include "integration/nccl/plugin_nic.hpp"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/random.h>
 #include <time.h>
@@ -263,13 +262,13 @@ Result<std::unique_ptr<PluginNic>> PluginNic::start(const Settings& settings,
 PluginNic::~PluginNic() { background_.reset(); }
 
 // Rarely: NCCL's threads yield by themselves, and every turn given away twice is a turn lost.
-void note_poll(bool empty) {
+void yield_after_vain_polls(bool in_vain) {
   constexpr int kBeforeYield = 64;
-  static thread_local int empty_polls = 0;
-  empty_polls = empty ? empty_polls + 1 : 0;
-  if (empty_polls == kBeforeYield) {
-    empty_polls = 0;
-    ::sched_yield();
+  static thread_local int in_a_row = 0;
+  in_a_row = in_vain ? in_a_row + 1 : 0;
+  if (in_a_row == kBeforeYield) {
+    in_a_row = 0;
+    srd::give_way();
   }
 }
 

@@ -73,11 +73,11 @@ class PluginNic {
   std::unique_ptr<srd::BackgroundThread<NetMachine>> background_;
 };
 
-// To be told after the poll() of a call that NCCL repeats; empty: nothing moved, and what is waited
-// for is not there. NCCL's own threads give up their core where nothing moves, but whoever only
-// repeats the call would keep it from the thread or process that is to answer: with more of them
-// than cores, one message took as long as a time slice.
-void note_poll(bool empty);
+// After the poll() of a call that NCCL repeats. In vain: nothing moved, and what is waited for is
+// not there. NCCL's own threads give up their core then, but whoever only repeats the call keeps it
+// from the thread or process that is to answer: with more of them than cores, one message took as
+// long as a time slice.
+void yield_after_vain_polls(bool in_vain);
 
 // The devices that there are, in order.
 [[nodiscard]] Result<std::vector<DeviceDescription>> find_devices(const Settings& settings);

@@ -271,7 +271,8 @@ abi::Result test_group(void* request, int* done) {
     *done = 0;
     if (one.state.load(std::memory_order_acquire) == Request::State::pending) {
       const bool moved = nic.poll();
-      note_poll(!moved && one.state.load(std::memory_order_acquire) == Request::State::pending);
+      yield_after_vain_polls(!moved &&
+                             one.state.load(std::memory_order_acquire) == Request::State::pending);
     }
     switch (one.state.load(std::memory_order_acquire)) {
       case Request::State::pending:
@@ -291,7 +292,7 @@ abi::Result test_group(void* request, int* done) {
 
 abi::Result progress_contexts(void* contexts) {
   return with_object<Contexts>(contexts, [](const Contexts& at) {
-    note_poll(!at.nic->poll());
+    yield_after_vain_polls(!at.nic->poll());
     return abi::kSuccess;
   });
 }
