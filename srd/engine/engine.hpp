@@ -44,8 +44,8 @@ namespace weft::srd {
 //   WorkTable            work_table.cpp: the completion
 //
 // What most packets pass is marked [[gnu::hot]], here and in srd/base and srd/wire: linkers put
-// such functions side by side. They fill four fifths of a core's nearest cache. Scattered among ten
-// times as much code they push each other out of it.
+// such functions side by side. Together they just fit into a first-level instruction cache of
+// 32 KB; scattered among other code they push each other out of it.
 class Engine final : public Machine {
  public:
   // The configuration must have passed validate().

@@ -36,7 +36,8 @@ constexpr double kBurstsFrom = 8;
 constexpr double kFloor = 1.0 / 64;
 constexpr double kLossFloor = 0.5;
 constexpr double kLossFloorWithCredits = 8;
-constexpr double kLittle = 0.25;  // acknowledged for what is lost
+// Bytes acknowledged for each byte lost, below which the last of these floors sinks.
+constexpr double kFloorSinksBelow = 0.25;
 constexpr double kSilenceFloor = 4;
 
 constexpr std::uint32_t kStandingRounds = 2;  // without marks: before a queue is believed in
@@ -299,13 +300,14 @@ void SrdControl::on_loss(TimePoint now, Bytes bytes, LossKind kind, std::optiona
   const bool silent = last_ack_ != TimePoint::min() &&
                       static_cast<double>((now - last_ack_).count()) > kSilence * smoothed_rtt_;
   if (kind == LossKind::timeout && silent && !short_queue_) {
-    lose_in_silence(now);
+    lose_in_silence(now);  // the peer's affair: it says nothing about the path
     return;
   }
   // Of other losses than trimmed packets the sender learns when the samples from before them have
   // grown old: the latest one still tells what the queue was like.
   const bool was_long = kind != LossKind::trimmed && latest_delay_ * 1000 >= constants_.target;
-  // But what is taken for lost may only wait, in a queue that is too long for its time-out.
+  // What no queue has reported was lost by a link, or is not lost but waits in a long queue, as the
+  // latest acknowledgement tells.
   if (congestion_is_reported_ && kind != LossKind::trimmed && measured_ && !was_long &&
       !latest_marked_ && queue_is_short(now)) {
     return;
@@ -412,9 +414,10 @@ void SrdControl::lose_in_silence(TimePoint now) {
   }
 }
 
-// Receivers look after the last hop, which does not mark. A mark tells of a queue before it, and no
-// credit makes that one shorter: where little gets through it, the floor goes down with what does,
-// or the headers of what is trimmed would fill a slow link for ever.
+// Credits keep the last hop's queue short, so losses leave a floor that keeps it busy. They do
+// nothing about a queue before it: where hardly anything gets through, the floor sinks with what
+// does, or the headers of trimmed packets fill a slow link for ever. A first flight that is trimmed
+// looks the same, but nothing of it has come back with a mark.
 double SrdControl::loss_floor() const {
   if (!credits_) {
     return kLossFloor;
@@ -423,7 +426,8 @@ double SrdControl::loss_floor() const {
     return kLossFloorWithCredits;
   }
   const double through = round_acked_ / std::max(round_lost_, 1.0);
-  return std::clamp(through / kLittle * kLossFloorWithCredits, kLossFloor, kLossFloorWithCredits);
+  return std::clamp(through / kFloorSinksBelow * kLossFloorWithCredits, kLossFloor,
+                    kLossFloorWithCredits);
 }
 
 // Never grows, and goes no lower than `floor` packets unless it was there before.

@@ -197,13 +197,13 @@ TEST_F(SrdWhereCongestionIsReported, UnreportedLossesLeaveTheWindowAlone) {
   EXPECT_EQ(srd.window(), before);
 }
 
-TEST_F(SrdWhereCongestionIsReported, ReportedLossesDoNot) {
+TEST_F(SrdWhereCongestionIsReported, ReportedLossesShrinkIt) {
   lose_many(LossKind::trimmed);
   EXPECT_LT(srd.window(), before / 2);
 }
 
-// The last hop does not mark, and is the credits' business. A queue before it is nobody else's.
-TEST_F(SrdWhereCongestionIsReported, LossesGoBelowTheFloorOfTheLastHopOnlyAfterAMark) {
+// Credits look after the last hop, but not after a queue before it.
+TEST_F(SrdWhereCongestionIsReported, LossesGoBelowTheFloorOnlyAfterAMark) {
   for (int i = 0; i < 20; ++i) {
     lose_many(LossKind::trimmed);
   }
@@ -216,13 +216,13 @@ TEST_F(SrdWhereCongestionIsReported, LossesGoBelowTheFloorOfTheLastHopOnlyAfterA
 }
 
 // In a queue that is longer than their time-out packets are taken for lost and only wait.
-TEST_F(SrdWhereCongestionIsReported, NorDoUnreportedOnesAfterAMark) {
+TEST_F(SrdWhereCongestionIsReported, UnreportedLossesShrinkItAfterAMark) {
   ack(0, 15us, true);
   lose_many(LossKind::gap);
   EXPECT_LT(srd.window(), before / 2);
 }
 
-TEST_F(SrdWhereCongestionIsReported, NorDoUnreportedOnesAfterALongDelay) {
+TEST_F(SrdWhereCongestionIsReported, UnreportedLossesShrinkItAfterALongDelay) {
   ack(0, 60us, false);
   now += 100us;  // the sample is too old to tell of a queue, but it is the latest one
   lose_many(LossKind::gap);
@@ -239,6 +239,14 @@ TEST_F(SrdWhereCongestionIsReported, EverySilenceIsForgiven) {
     ack(0, 15us, false);
     EXPECT_GE(srd.window(), before);
   }
+}
+
+TEST_F(SrdWhereCongestionIsReported, ASilenceThatEndsWithAMarkIsNotForgiven) {
+  for (int i = 0; i < 100; ++i) {
+    lose(static_cast<std::uint16_t>(i % 16), LossKind::timeout, 50us);
+  }
+  ack(0, 15us, true);
+  EXPECT_LE(srd.window(), before / 2);
 }
 
 // What a round trip of 2 ms was planned by is not to outlast it: the next queue is seen at once.
