@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <time.h>
 
 #include <algorithm>
@@ -108,6 +109,11 @@ Result<void> UdpSockets::open() {
     return tl::unexpected(receiver.error());
   }
   receiver_ = std::move(*receiver);
+  waiter_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  epoll_event none{};
+  if (!waiter_ || ::epoll_ctl(waiter_.get(), EPOLL_CTL_ADD, receiver_.get(), &none) != 0) {
+    return fail(ErrorCode::out_of_resources, errno_text("udp: epoll"));
+  }
   for (std::uint16_t path = 0; path < config_.paths; ++path) {
     auto sender = open_socket(static_cast<std::uint16_t>(ports_.first_source + path), false);
     if (!sender) {
@@ -241,7 +247,24 @@ void UdpSockets::release() {}
 
 bool UdpSockets::arm() {
   pollfd fd{receiver_.get(), POLLIN, 0};
-  return cursor_.datagram >= cursor_.count && ::poll(&fd, 1, 0) == 0;
+  if (cursor_.datagram < cursor_.count || ::poll(&fd, 1, 0) != 0) {
+    disarm();
+    return false;
+  }
+  return watch(true);  // a datagram that has come since makes the waiter readable
+}
+
+void UdpSockets::disarm() { (void)watch(false); }
+
+bool UdpSockets::watch(bool armed) {
+  if (armed_ != armed) {
+    epoll_event event{.events = armed ? EPOLLIN : 0U, .data = {}};
+    if (::epoll_ctl(waiter_.get(), EPOLL_CTL_MOD, receiver_.get(), &event) != 0) {
+      return false;
+    }
+    armed_ = armed;
+  }
+  return true;
 }
 
 bool UdpSockets::goes_with(const Waiting& first, const Waiting& other) {

@@ -41,9 +41,9 @@ class UdpSockets : public PacketIo {
   [[nodiscard]] IoCounters counters() const override { return counters_; }
   void release() override;
   [[nodiscard]] std::size_t transmit_room() override { return kTransmitBurst; }
-  [[nodiscard]] int wait_fd() const override { return receiver_.get(); }
+  [[nodiscard]] int wait_fd() const override { return waiter_.get(); }
   [[nodiscard]] bool arm() override;
-  void disarm() override {}
+  void disarm() override;
 
  protected:
   UdpSockets(const Config& config, const net::UdpPorts& ports);
@@ -81,6 +81,7 @@ class UdpSockets : public PacketIo {
 
   [[nodiscard]] Result<UniqueFd> open_socket(std::uint16_t port, bool receives) const;
   void fill();
+  [[nodiscard]] bool watch(bool armed);
   // Sends packets that leave as one datagram; one by one if the kernel refuses to cut it.
   void send_run(std::span<const Waiting> run);
   [[nodiscard]] static bool goes_with(const Waiting& first, const Waiting& other);
@@ -89,6 +90,10 @@ class UdpSockets : public PacketIo {
   net::UdpPorts ports_;
   bool ipv6_;
   UniqueFd receiver_;
+  // An epoll with the receiver in it, which tells of datagrams only while armed. On the socket
+  // itself every datagram would wake the threads that sleep lightly beside one that polls.
+  UniqueFd waiter_;
+  bool armed_ = false;
   std::vector<UniqueFd> senders_;  // by path
   std::vector<std::byte> buffer_;
   std::array<std::array<char, kControlBytes>, kDatagrams> controls_;
