@@ -186,7 +186,7 @@ class Game {
   // --- The stranger.
   void await(std::size_t buffer) {
     srd::ReceiveRequest request;
-    request.segments[0] = {heard_[buffer].data(), kMaxControl};
+    request.segments[0] = {heard_[buffer].data(), kMaxMessage};
     request.cookie = buffer;
     (void)stranger().post_receive(kFirstQpn, request);
   }
@@ -221,7 +221,7 @@ class Game {
     (void)stranger().post(request);
   }
   void raw_control() {
-    const std::size_t length = tape_.byte() % (kMaxControl + 1);
+    const std::size_t length = tape_.word() % (kMaxMessage + 1);
     for (std::size_t i = 0; i < length; ++i) {
       message_[i] = static_cast<std::byte>(tape_.byte());
     }
@@ -230,7 +230,7 @@ class Game {
   std::uint8_t below(std::uint8_t limit) { return static_cast<std::uint8_t>(tape_.byte() % limit); }
   void shaped_control() {
     ControlHeader header;
-    header.kind = static_cast<std::uint8_t>(1 + below(6));
+    header.kind = static_cast<std::uint8_t>(1 + below(7));
     header.flags = below(8) == 0 ? tape_.byte() : below(2);
     header.count = static_cast<std::uint8_t>(header.kind == 4 ? 1 + below(9) : 0);
     // Bits: which of the names, secrets and keys are the right ones. An input that had to guess
@@ -244,6 +244,13 @@ class Game {
     header.secret = (hits & 4) == 0 ? handle_.secret.value() : tape_.word();
     header.qkey = (hits & 8) == 0 ? handle_.qkey.value() : tape_.word();
     std::memcpy(message_.data(), &header, sizeof header);
+    if (header.kind == 7) {
+      header.sequence = header.sequence.value() % 20;
+      header.flags = below(8) == 0 ? tape_.byte() : static_cast<std::uint8_t>(below(2) * kExact);
+      const EagerHeader eager{.control = header, .tag = boost::endian::big_int64_buf_t{below(3)}};
+      std::memcpy(message_.data(), &eager, sizeof eager);
+      return say(std::min(sizeof eager + tape_.word() % (kMaxEager + 2), message_.size()));
+    }
     const std::size_t count = std::min<std::size_t>(header.count, kMaxGroup);
     for (std::size_t i = 0; i < count; ++i) {
       ControlEntry entry;
@@ -412,10 +419,10 @@ class Game {
   std::vector<std::unique_ptr<End<ReceiveComm>>> receives_;
   ControlHeader last_;
   ControlEntry entry_;
-  std::array<std::byte, kMaxControl> message_{};
-  std::array<std::array<std::byte, kMaxControl>, 256> said_{};
+  std::array<std::byte, kMaxMessage + 1> message_{};
+  std::array<std::array<std::byte, kMaxMessage + 1>, 256> said_{};
   std::size_t next_said_ = 0;
-  std::array<std::array<std::byte, kMaxControl>, 64> heard_{};
+  std::array<std::array<std::byte, kMaxMessage>, 64> heard_{};
   std::array<std::byte, 1024> bulk_{};
   static constexpr std::uint64_t kTargetAddress = 0x10000;
   std::array<std::byte, 1024> target_{};

@@ -67,6 +67,9 @@ void Core::take(const Completion& completion) {
         on_failure(*partner, completion.status);
       }
       break;
+    case Lane::eager:
+      on_eager_sent(cookie, completion.status);
+      break;
     case Lane::write:
       on_written(cookie, completion.status);
       break;
@@ -103,6 +106,9 @@ void Core::on_control(const Completion& completion, std::span<const std::byte> m
       break;
     case ControlKind::goodbye:
       on_goodbye(completion, *header);
+      break;
+    case ControlKind::eager:
+      on_eager(completion, *header, message);
       break;
   }
 }
@@ -170,11 +176,12 @@ void Core::on_welcome(const Completion& completion, const ControlHeader& header)
   asked->state = Comm::State::open;
 }
 
-// Tells a receiver whose sender is no more, or it would wait for ever.
-void Core::dismiss(const Completion& completion, const ControlHeader& header) {
+// Tells an end whose partner is no more, or it would wait for ever.
+void Core::dismiss(const Completion& completion, const ControlHeader& header, std::uint8_t flags) {
   ++links_.counters().stray_controls;
   ControlHeader goodbye;
   goodbye.kind = static_cast<std::uint8_t>(ControlKind::goodbye);
+  goodbye.flags = flags;
   goodbye.to_number = header.from_number.value();
   goodbye.to_nonce = header.from_nonce.value();
   links_.send({completion.peer, completion.remote, header.qkey.value()}, goodbye, false);
@@ -184,6 +191,11 @@ void Core::on_announce(const Completion& completion, const ControlHeader& header
                        std::span<const std::byte> message) {
   SendComm* const meant = sender(completion, header);
   if (meant == nullptr) {
+    // Its goodbye must not overtake what it has sent.
+    const SendComm* const named = senders_.find(header.to_number.value());
+    if (named != nullptr && named->owes && named->nonce == header.to_nonce.value()) {
+      return;
+    }
     return dismiss(completion, header);
   }
   if (!meant->on_announce(links_, header, message)) {
@@ -208,10 +220,23 @@ void Core::on_goodbye(const Completion& completion, const ControlHeader& header)
       return;
     }
   } else if (ReceiveComm* const meant = receiver(completion, header)) {
-    meant->fail(Outcome::remote_error);
+    meant->desert();
     return;
   }
   ++links_.counters().stray_controls;
+}
+
+void Core::on_eager(const Completion& completion, const ControlHeader& header,
+                    std::span<const std::byte> message) {
+  ReceiveComm* const meant = receiver(completion, header);
+  if (meant == nullptr) {
+    return dismiss(completion, header, kToSender);
+  }
+  if (!meant->on_eager(links_,
+                       {header.sequence.value(), tag_of(message), (header.flags & kExact) != 0,
+                        message.subspan(sizeof(EagerHeader))})) {
+    ++links_.counters().stray_controls;
+  }
 }
 
 // Neither nonce nor Q_Key travels in an immediate. The peer and the slot's use must be right; the
@@ -234,9 +259,29 @@ void Core::on_written(Cookie cookie, Status status) {
     return;
   }
   meant->on_written(links_, cookie.index, status);
-  // The last work of a closed end: its number may rest now.
-  if (meant->state == Comm::State::closed && meant->in_engine == 0) {
-    senders_.remove(cookie.number);
+  part(*meant);
+}
+
+void Core::on_eager_sent(Cookie cookie, Status status) {
+  const auto partner = links_.on_sent(cookie.index & 0xFFFF);
+  if (SendComm* const meant = senders_.find(cookie.number)) {
+    meant->on_eager_sent(cookie.index >> 16);
+    part(*meant);
+  }
+  if (partner && status != Status::ok) {
+    on_failure(*partner, status);
+  }
+}
+
+// A closed end says goodbye when the partner has all that was sent; with its last work its number
+// may rest.
+void Core::part(SendComm& connection) {
+  if (connection.owes && !connection.says_more()) {
+    connection.owes = false;
+    say_goodbye(connection, 0);
+  }
+  if (connection.state == Comm::State::closed && connection.in_engine == 0) {
+    senders_.remove(connection.number);
   }
 }
 

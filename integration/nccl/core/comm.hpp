@@ -74,6 +74,7 @@ struct CoreCounters {
   std::uint64_t receives = 0;
   std::uint64_t sent_bytes = 0;
   std::uint64_t received_bytes = 0;
+  std::uint64_t eager = 0;         // sends that did not wait for a buffer
   std::uint64_t early = 0;         // receives whose completion was told early
   std::uint64_t sends_waited = 0;  // sends that found no announced buffer
   std::uint64_t overtaken = 0;     // messages complete before an earlier one of their connection
@@ -102,10 +103,11 @@ struct Comm {
   std::uint32_t partner_nonce = 0;
   std::uint32_t restarts = 0;  // of the partner's process when the connection was made
   State state = State::connecting;
+  bool owes = false;  // a goodbye, of a closed one
   Outcome failure = Outcome::ok;
   void* owner = nullptr;
 
-  std::uint32_t in_engine = 0;  // writes that have not completed
+  std::uint32_t in_engine = 0;  // writes and eager messages that have not completed
   std::uint32_t pending = 0;    // requests that have not ended
   std::uint32_t ended = 0;      // counts; tells whether anything moves
   std::uint32_t ended_before = 0;

@@ -20,9 +20,10 @@ enum class ControlKind : std::uint8_t {
   announce = 4,  // receiver: so many buffers wait for you
   reject = 5,    // sender: a message does not fit its buffer
   goodbye = 6,   // either: this end of the connection is no more
+  eager = 7,     // sender: a short message, whether or not a buffer waits for it
 };
 
-inline constexpr std::uint8_t kControlVersion = 2;
+inline constexpr std::uint8_t kControlVersion = 3;
 inline constexpr std::size_t kMaxGroup = 8;  // buffers of one receive
 
 // Every message is the payload of an engine's send. Which end of a connection is meant follows from
@@ -37,13 +38,15 @@ struct ControlHeader {
   boost::endian::big_uint16_buf_t from_number{0};
   boost::endian::big_uint32_buf_t to_nonce{0};
   boost::endian::big_uint32_buf_t from_nonce{0};
-  boost::endian::big_uint32_buf_t sequence{0};  // announce: of the group; hello: the listener
-  boost::endian::big_uint32_buf_t qkey{0};      // of the sender of this
-  boost::endian::big_uint64_buf_t secret{0};    // hello: from the listener's handle
+  // announce: of the group; hello: the listener; eager: of the eager messages of its connection
+  boost::endian::big_uint32_buf_t sequence{0};
+  boost::endian::big_uint32_buf_t qkey{0};    // of the sender of this
+  boost::endian::big_uint64_buf_t secret{0};  // hello: from the listener's handle
 };
 static_assert(sizeof(ControlHeader) == 32);
 
 inline constexpr std::uint8_t kToSender = 0x01;  // goodbye: to the sending end
+inline constexpr std::uint8_t kExact = 0x02;     // eager: the message must fill its buffer
 
 // One buffer that waits.
 struct ControlEntry {
@@ -56,10 +59,27 @@ static_assert(sizeof(ControlEntry) == 24);
 
 inline constexpr std::size_t kMaxControl = sizeof(ControlHeader) + kMaxGroup * sizeof(ControlEntry);
 
+// How an eager message begins; its bytes follow.
+struct EagerHeader {
+  ControlHeader control;
+  boost::endian::big_int64_buf_t tag{0};
+};
+static_assert(sizeof(EagerHeader) == 40);
+
+// An eager message is copied twice, which costs less than to wait for an announcement as long as it
+// is short. Its packet fits into the frames of an Ethernet.
+inline constexpr std::size_t kMaxEager = 1024;
+inline constexpr std::size_t kMaxMessage = sizeof(EagerHeader) + kMaxEager;
+static_assert(kMaxMessage >= kMaxControl);
+// So many eager messages of a connection may lack an acknowledgement, or a buffer.
+inline constexpr std::uint32_t kEagerWindow = 16;
+
 // The header of a message; nothing if that is no valid one.
 [[nodiscard]] std::optional<ControlHeader> parse_control(std::span<const std::byte> bytes);
 // Of an announcement that parse_control() has accepted; index < count.
 [[nodiscard]] ControlEntry entry_of(std::span<const std::byte> bytes, std::size_t index);
+// Of an eager message that parse_control() has accepted.
+[[nodiscard]] std::int64_t tag_of(std::span<const std::byte> bytes);
 
 // What a write with immediate data says of the message that it completes.
 struct Immediate {

@@ -16,7 +16,7 @@ namespace weft::nccl {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x5745464E;  // "WEFN"
-constexpr std::uint16_t kHandleVersion = 1;
+constexpr std::uint16_t kHandleVersion = 2;
 
 }  // namespace
 
@@ -24,7 +24,8 @@ Core::Core(srd::Engine& engine, const CoreConfig& config)
     : config_(config),
       rng_(config.seed),
       engine_(engine),
-      links_(engine, config.first_qpn, static_cast<std::uint32_t>(rng_.next())) {}
+      links_(engine, config.first_qpn, static_cast<std::uint32_t>(rng_.next()), kDomain,
+             kMaxMessage) {}
 
 Result<std::unique_ptr<Core>> Core::create(srd::Engine& engine, const CoreConfig& config) {
   std::unique_ptr<Core> core(new Core(engine, config));
@@ -177,32 +178,38 @@ void Core::close_listener(std::uint32_t id) {
 }
 
 // Keys first: from here on no write of the partner finds the memory; a late packet meets bad_key.
-template <class C>
-void Core::give_up(Table<C>& table, C& connection, std::uint8_t goodbye_flags) {
+void Core::forget_memory(Comm& connection) {
   for (const auto& region : connection.regions) {
     (void)engine_.memory().erase(region->key);
   }
   connection.regions.clear();
-  if (connection.owes_goodbye()) {
-    ControlHeader goodbye;
-    goodbye.kind = static_cast<std::uint8_t>(ControlKind::goodbye);
-    goodbye.flags = goodbye_flags;
-    goodbye.to_number = connection.partner_number;
-    goodbye.to_nonce = connection.partner_nonce;
-    links_.send(connection.partner, goodbye, false);
-  }
-  connection.state = Comm::State::closed;
-  if (connection.in_engine == 0) {
-    table.remove(connection.number);
-  }
+}
+
+void Core::say_goodbye(const Comm& connection, std::uint8_t flags) {
+  ControlHeader goodbye;
+  goodbye.kind = static_cast<std::uint8_t>(ControlKind::goodbye);
+  goodbye.flags = flags;
+  goodbye.to_number = connection.partner_number;
+  goodbye.to_nonce = connection.partner_nonce;
+  links_.send(connection.partner, goodbye, false);
 }
 
 void Core::close(SendComm& connection) {
   connection.revoke(links_, nullptr);
-  give_up(senders_, connection, 0);
+  forget_memory(connection);
+  connection.owes = connection.owes_goodbye();
+  connection.state = Comm::State::closed;
+  part(connection);
 }
 
-void Core::close(ReceiveComm& connection) { give_up(receivers_, connection, kToSender); }
+void Core::close(ReceiveComm& connection) {
+  forget_memory(connection);
+  if (connection.owes_goodbye()) {
+    say_goodbye(connection, kToSender);
+  }
+  connection.state = Comm::State::closed;
+  receivers_.remove(connection.number);
+}
 
 Result<CommRegion*> Core::register_memory(SendComm& connection, std::byte* data, std::size_t size) {
   // No peer reaches a sender's memory, so it has no key.

@@ -149,8 +149,8 @@ class Core {
   // core.cpp
   template <class C>
   [[nodiscard]] C* make_end(Table<C>& table, const RemoteEnd& partner);
-  template <class C>
-  void give_up(Table<C>& table, C& connection, std::uint8_t goodbye_flags);
+  void forget_memory(Comm& connection);
+  void say_goodbye(const Comm& connection, std::uint8_t flags);
   template <class F>
   [[nodiscard]] static Result<CommRegion*> add_region(Comm& connection, std::byte* data,
                                                       std::size_t size, F&& make_key);
@@ -162,15 +162,20 @@ class Core {
   // arrive.cpp
   void on_control(const srd::Completion& completion, std::span<const std::byte> message);
   [[nodiscard]] bool knows(const Listener& listener, const Hello& hello) const;
-  void dismiss(const srd::Completion& completion, const ControlHeader& header);
+  void dismiss(const srd::Completion& completion, const ControlHeader& header,
+               std::uint8_t flags = 0);
   void on_hello(const srd::Completion& completion, const ControlHeader& header);
   void on_welcome(const srd::Completion& completion, const ControlHeader& header);
   void on_announce(const srd::Completion& completion, const ControlHeader& header,
                    std::span<const std::byte> message);
   void on_reject(const srd::Completion& completion, const ControlHeader& header);
   void on_goodbye(const srd::Completion& completion, const ControlHeader& header);
+  void on_eager(const srd::Completion& completion, const ControlHeader& header,
+                std::span<const std::byte> message);
   void on_immediate(const srd::Completion& completion);
   void on_written(Cookie cookie, srd::Status status);
+  void on_eager_sent(Cookie cookie, srd::Status status);
+  void part(SendComm& connection);
   [[nodiscard]] SendComm* sender(const srd::Completion& completion, const ControlHeader& header);
   [[nodiscard]] ReceiveComm* receiver(const srd::Completion& completion,
                                       const ControlHeader& header);

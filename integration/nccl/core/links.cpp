@@ -38,8 +38,8 @@ Result<void> Links::open() {
       return opened;
     }
   }
-  send_buffers_.resize(kSendBuffers * kMaxControl);
-  receive_buffers_.resize(kReceiveBuffers * kMaxControl);
+  send_buffers_.resize(kSendBuffers * largest_);
+  receive_buffers_.resize(kReceiveBuffers * largest_);
   receivers_.resize(kSendBuffers);
   for (std::uint32_t i = 0; i < kSendBuffers; ++i) {
     free_buffers_.push_back(kSendBuffers - 1 - i);
@@ -59,27 +59,33 @@ void Links::close() {
 
 void Links::post_receive(std::uint32_t buffer) {
   srd::ReceiveRequest request;
-  request.segments[0] = {receive_buffers_.data() + buffer * kMaxControl, kMaxControl};
+  request.segments[0] = {receive_buffers_.data() + buffer * largest_,
+                         static_cast<std::uint32_t>(largest_)};
   request.cookie = Cookie{Lane::control_receive, 0, buffer}.pack();
   (void)engine_.post_receive(control(), request);  // the depth is the number of buffers
 }
 
 // The buffer is free again when the message has been acknowledged or has failed (on_sent()).
-std::optional<std::uint32_t> Links::post(const RemoteEnd& to, std::span<const std::byte> message,
+std::optional<std::uint32_t> Links::post(const RemoteEnd& to, std::span<const std::byte> head,
+                                         std::span<const std::byte> body, Cookie cookie,
                                          bool matters) {
   if (free_buffers_.empty()) {
     return std::nullopt;
   }
   const std::uint32_t buffer = free_buffers_.back();
-  std::byte* const bytes = send_buffers_.data() + buffer * kMaxControl;
-  std::memcpy(bytes, message.data(), message.size());
+  std::byte* const bytes = send_buffers_.data() + buffer * largest_;
+  std::memcpy(bytes, head.data(), head.size());
+  if (!body.empty()) {
+    std::memcpy(bytes + head.size(), body.data(), body.size());
+  }
+  cookie.index |= buffer;
   srd::SendRequest request;
   request.peer = to.peer;
   request.source = control();
   request.destination = to.control;
   request.qkey = to.qkey;
-  request.cookie = Cookie{Lane::control_send, 0, buffer}.pack();
-  request.segments[0] = {bytes, static_cast<std::uint32_t>(message.size())};
+  request.cookie = cookie.pack();
+  request.segments[0] = {bytes, static_cast<std::uint32_t>(head.size() + body.size())};
   if (engine_.post(request) != srd::PostResult::accepted) {
     return std::nullopt;
   }
@@ -92,6 +98,13 @@ std::optional<std::uint32_t> Links::post(const RemoteEnd& to, std::span<const st
 std::optional<std::uint32_t> Links::try_send(const RemoteEnd& to,
                                              std::span<const std::byte> message) {
   return backlog_.empty() ? post(to, message, true) : std::nullopt;
+}
+
+bool Links::try_send_eager(const RemoteEnd& to, const EagerHeader& header,
+                           std::span<const std::byte> bytes, std::uint16_t end) {
+  return backlog_.empty() && sizeof header + bytes.size() <= engine_.max_send_size() &&
+         post(to, std::as_bytes(std::span{&header, 1}), bytes,
+              Cookie{Lane::eager, end, eager_index(header.control.sequence.value(), 0)}, true);
 }
 
 void Links::send(const RemoteEnd& to, ControlHeader header, bool matters) {

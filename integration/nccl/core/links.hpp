@@ -21,11 +21,12 @@ inline constexpr std::uint32_t kDomain = 1;
 inline constexpr std::uint32_t kEndpoints = 3;
 
 // What a request to the engine was for.
-enum class Lane : std::uint8_t { control_receive, control_send, write, watch, remote };
+enum class Lane : std::uint8_t { control_receive, control_send, eager, write, watch, remote };
 struct Cookie {
   Lane lane{};
-  std::uint16_t number = 0;  // write: of the sending end
-  std::uint32_t index = 0;   // write, remote: of its request; the others: of a buffer or a peer
+  std::uint16_t number = 0;  // write, eager: of the sending end
+  std::uint32_t index = 0;   // write, remote: of its request; eager: eager_index(); the others: of
+                             // a buffer or a peer
 
   [[nodiscard]] constexpr std::uint64_t pack() const {
     return std::uint64_t{static_cast<std::uint8_t>(lane)} << 48 | std::uint64_t{number} << 32 |
@@ -37,14 +38,21 @@ struct Cookie {
   }
 };
 
+// Of an eager message: the place of its number in the window, and its buffer.
+[[nodiscard]] constexpr std::uint32_t eager_index(std::uint32_t number, std::uint32_t buffer) {
+  return number % kEagerWindow << 16 | buffer;
+}
+
 // Used by one Core or one Rma, each with its own three endpoints, under that one's lock. Control
 // messages to one partner leave in order as long as they go through send(), but may arrive in any.
 class Links {
  public:
   static constexpr std::uint32_t kSendBuffers = 512;  // of control messages
 
-  Links(srd::Engine& engine, srd::Qpn first, std::uint32_t qkey, std::uint32_t domain = kDomain)
-      : engine_(engine), first_(first), qkey_(qkey), domain_(domain) {}
+  // No message is longer than `largest`.
+  Links(srd::Engine& engine, srd::Qpn first, std::uint32_t qkey, std::uint32_t domain = kDomain,
+        std::size_t largest = kMaxControl)
+      : engine_(engine), first_(first), qkey_(qkey), domain_(domain), largest_(largest) {}
   // Opens the endpoints. To be called once.
   [[nodiscard]] Result<void> open();
   void close();
@@ -64,6 +72,10 @@ class Links {
   // present, nothing was sent.
   [[nodiscard]] std::optional<std::uint32_t> try_send(const RemoteEnd& to,
                                                       std::span<const std::byte> message);
+  // The same for an eager message of the end of that number. False: no room, or a packet cannot
+  // hold it.
+  [[nodiscard]] bool try_send_eager(const RemoteEnd& to, const EagerHeader& header,
+                                    std::span<const std::byte> bytes, std::uint16_t end);
   // Sent as soon as there is room. If it does not arrive, no request fails unless `matters`.
   void send(const RemoteEnd& to, ControlHeader header, bool matters = true);
   void retry();
@@ -72,7 +84,7 @@ class Links {
   [[nodiscard]] std::optional<RemoteEnd> on_sent(std::uint32_t buffer);
   [[nodiscard]] std::span<const std::byte> received(std::uint32_t buffer,
                                                     std::size_t length) const {
-    return std::span{receive_buffers_}.subspan(buffer * kMaxControl, length);
+    return std::span{receive_buffers_}.subspan(buffer * largest_, length);
   }
   void post_receive(std::uint32_t buffer);
 
@@ -88,12 +100,20 @@ class Links {
   };
 
   [[nodiscard]] std::optional<std::uint32_t> post(const RemoteEnd& to,
-                                                  std::span<const std::byte> message, bool matters);
+                                                  std::span<const std::byte> head,
+                                                  std::span<const std::byte> body, Cookie cookie,
+                                                  bool matters);
+  [[nodiscard]] std::optional<std::uint32_t> post(const RemoteEnd& to,
+                                                  std::span<const std::byte> message,
+                                                  bool matters) {
+    return post(to, message, {}, Cookie{Lane::control_send}, matters);
+  }
 
   srd::Engine& engine_;
   srd::Qpn first_;
   std::uint32_t qkey_;
   std::uint32_t domain_;
+  std::size_t largest_;
   srd::RegionKey empty_key_;
   std::byte empty_{};
   CoreCounters counters_;

@@ -4,7 +4,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "integration/nccl/core/links.hpp"
 
@@ -22,13 +24,26 @@ struct Buffer {
 // Each receive is a group of buffers with a number in sequence, and takes one of 64 slots until all
 // its messages are here. A receive whose completion may be told early ends when it is announced;
 // its slot stays taken all the same, so the sender is never offered more than it has room for.
+//
+// An eager message takes the oldest free buffer with its tag, after those before it. Until there is
+// one, or until those before it are here, it is kept.
 class ReceiveComm : public Comm {
  public:
   // `out` is null if there is no room: ask again.
   [[nodiscard]] Outcome post(Links& links, std::span<const Buffer> buffers, bool early,
                              Request*& out);
+  struct Eager {
+    std::uint32_t number = 0;
+    std::int64_t tag = 0;
+    bool exact = false;
+    std::span<const std::byte> bytes;
+  };
+  // False: the peer does what no sending end does.
+  [[nodiscard]] bool on_eager(Links& links, const Eager& message);
   // A message is complete in its buffer. False: no buffer waits for it.
   [[nodiscard]] bool on_arrival(Links& links, Immediate immediate, std::uint32_t length);
+  // The sender has closed its end, and what it sent is here.
+  void desert();
   void fail(Outcome outcome);
   // The memory of a region goes: receives that wait for it fail.
   void revoke(const CommRegion* region);
@@ -44,17 +59,40 @@ class ReceiveComm : public Comm {
     std::uint8_t missing = 0;  // a bit for each buffer
     std::uint16_t request = kTold;
     std::uint32_t sequence = 0;
-    std::array<std::uint32_t, kMaxGroup> sizes{};  // of the buffers
-    std::array<const CommRegion*, kMaxGroup> regions{};
+    std::array<Buffer, kMaxGroup> buffers{};
+  };
+  struct Place {
+    std::uint32_t sequence = 0;
+    std::uint8_t sub = 0;
+  };
+  // An eager message that is kept.
+  struct Parcel {
+    bool valid = false;
+    bool exact = false;
+    std::uint32_t number = 0;
+    std::int64_t tag = 0;
+    std::vector<std::byte> bytes;
   };
 
   [[nodiscard]] bool announce(Links& links, std::span<const Buffer> buffers);
+  [[nodiscard]] Slot& slot(std::uint32_t sequence) { return slots_[sequence % Immediate::kSlots]; }
+  [[nodiscard]] Parcel& parcel(std::uint32_t which) { return parcels_[which % kEagerWindow]; }
+  [[nodiscard]] std::optional<Place> find(std::int64_t tag);
+  [[nodiscard]] Parcel* find_parcel(std::int64_t tag);
+  [[nodiscard]] bool has_parcels_for(std::span<const Buffer> buffers);
+  void keep(const Eager& message);
+  void put(Links& links, Place place, const Eager& message);
+  void unpack(Links& links, Place place, Parcel& kept);
+  void fill(Links& links, Slot& one, unsigned sub, std::uint32_t length);
+  void end_pending(Outcome outcome);
 
   RequestPool<kMaxReceives> requests_;
   std::array<Slot, Immediate::kSlots> slots_{};
-  std::uint32_t next_ = 0;  // sequence
-  // The oldest group that is not complete: only for counting what was overtaken.
-  std::uint32_t oldest_ = 0;
+  std::uint32_t next_ = 0;    // sequence
+  std::uint32_t oldest_ = 0;  // group that is not complete
+  std::array<Parcel, kEagerWindow> parcels_;
+  std::uint32_t kept_ = 0;   // of those
+  std::uint32_t heard_ = 0;  // eager messages; all before this number are here
 };
 
 }  // namespace weft::nccl

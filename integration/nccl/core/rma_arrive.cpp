@@ -59,6 +59,7 @@ void Rma::take(const Completion& completion) {
       }
       break;
     }
+    case Lane::eager:
     case Lane::write:
       break;  // of connections only
   }

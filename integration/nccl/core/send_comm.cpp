@@ -1,8 +1,9 @@
 // Owns matching sends with announced buffers, and writing them.
 //
 // NCCL matches by tag, in order: a send takes the oldest announced buffer with its tag. Until one
-// is announced the send waits in `waiting_`. Announcements may overtake each other; they are taken
-// into use only in their own order (first_ to known_).
+// is announced the send waits in `waiting_`, and an eager message does, too, although it is on its
+// way or there. Announcements may overtake each other; they are taken into use only in their own
+// order (first_ to known_).
 #include "integration/nccl/core/send_comm.hpp"
 
 #include <algorithm>
@@ -42,22 +43,60 @@ Outcome SendComm::post(Links& links, std::byte* data, std::size_t size, std::int
     refuse(*request);
     return Outcome::ok;
   }
-  records_[index] = {data, static_cast<std::uint32_t>(size), tag, region};
   ++pending;
-  waiting_.push_back(index);
   links.counters().sends += 1;
   links.counters().sent_bytes += size;
+  const auto length = static_cast<std::uint32_t>(size);
+  const std::uint32_t eager = eager_.next();
+  if (send_eagerly(links, {data, size}, tag)) {
+    waiting_.push_back({eager, exact ? index : kTold, length, tag});
+    if (!exact) {
+      end(*request, Outcome::ok);
+    }
+    (void)advance(links);
+    return Outcome::ok;
+  }
+  records_[index] = {data, length, tag, region};
+  waiting_.push_back({std::nullopt, index, length, tag});
+  ++unsent_;
   // A buffer may have been announced already.
   (void)advance(links);
-  links.counters().sends_waited += waiting_.empty() ? 0 : 1;
+  links.counters().sends_waited += unsent_ != 0 ? 1 : 0;
   return Outcome::ok;
+}
+
+bool SendComm::send_eagerly(Links& links, std::span<const std::byte> bytes, std::int64_t tag) {
+  if (bytes.size() > kMaxEager || unsent_ != 0 || writes_ != 0 || !eager_.has_room()) {
+    return false;
+  }
+  // If it is known by now that the message does not fit, its request is to tell.
+  if (const std::optional<Place> place = find(tag); place && !fits(bytes.size(), *place)) {
+    return false;
+  }
+  EagerHeader header;
+  header.control.kind = static_cast<std::uint8_t>(ControlKind::eager);
+  header.control.flags = exact ? kExact : 0;
+  header.control.to_number = partner_number;
+  header.control.to_nonce = partner_nonce;
+  header.control.from_number = number;
+  header.control.from_nonce = nonce;
+  header.control.sequence = eager_.next();
+  header.control.qkey = links.qkey();
+  header.tag = tag;
+  if (!links.try_send_eager(partner, header, bytes, number)) {
+    return false;
+  }
+  eager_.begin();
+  ++in_engine;
+  ++links.counters().eager;
+  return true;
 }
 
 bool SendComm::on_announce(Links& links, const ControlHeader& header,
                            std::span<const std::byte> message) {
   // Announced before, or beyond the slots that a partner may have open.
   const std::uint32_t sequence = header.sequence.value();
-  if (sequence - first_ >= Immediate::kSlots || group(sequence).known) {
+  if (sequence - first_ >= kAnnounced || group(sequence).known) {
     return false;
   }
   Group& announced = group(sequence);
@@ -68,16 +107,20 @@ bool SendComm::on_announce(Links& links, const ControlHeader& header,
     announced.entries[i] = {entry.address.value(), srd::RegionKey{entry.key.value()},
                             entry.size.value(), entry.tag.value()};
   }
-  // In use are only groups whose predecessors are all here: otherwise a send might take a younger
-  // buffer than it should.
-  while (known_ - first_ < Immediate::kSlots && group(known_).known) {
-    ++known_;
-  }
+  take_into_use();
   (void)advance(links);
   return true;
 }
 
-// A search over at most 64 groups of 8. A sender that follows its receiver finds the first one to
+// Only groups whose predecessors are all here: otherwise a send might take a younger buffer than it
+// should.
+void SendComm::take_into_use() {
+  while (known_ - first_ < kAnnounced && group(known_).known) {
+    ++known_;
+  }
+}
+
+// A search over at most 80 groups of 8. A sender that follows its receiver finds the first one to
 // fit.
 std::optional<SendComm::Place> SendComm::find(std::int64_t tag) {
   for (std::uint32_t sequence = first_; sequence != known_; ++sequence) {
@@ -92,12 +135,10 @@ std::optional<SendComm::Place> SendComm::find(std::int64_t tag) {
   return std::nullopt;
 }
 
-SendComm::Written SendComm::write(Links& links, std::uint32_t index, Place place) {
+// False: the engine has no room.
+bool SendComm::write(Links& links, std::uint32_t index, Place place) {
   const Record& record = records_[index];
   const Entry& entry = group(place.sequence).entries[place.sub];
-  if (record.size > entry.size || (exact && record.size != entry.size)) {
-    return Written::wrong_size;
-  }
   srd::WriteRequest request;
   request.peer = partner.peer;
   request.source = links.data();
@@ -109,31 +150,25 @@ SendComm::Written SendComm::write(Links& links, std::uint32_t index, Place place
   request.remote_key = entry.key;
   request.immediate = Immediate{partner_number, place.sequence, place.sub}.pack();
   if (links.engine().post(request) != srd::PostResult::accepted) {
-    return Written::no_room;
+    return false;
   }
   ++in_engine;
-  return Written::yes;
+  ++writes_;
+  return true;
 }
 
 // Goes through the waiting sends, oldest first. One without a matching buffer does not hold up
 // sends of other tags behind it.
 bool SendComm::advance(Links& links) {
   for (std::size_t at = 0; at < waiting_.size() && first_ != known_ && state == State::open;) {
-    const std::uint32_t index = waiting_[at];
-    const std::optional<Place> place = find(records_[index].tag);
+    const Waiting message = waiting_[at];
+    const std::optional<Place> place = find(message.tag);
     if (!place) {
       ++at;
       continue;
     }
-    const Written written = write(links, index, *place);
-    // Its turn comes in Core::progress(), when completions have made room.
-    if (written == Written::no_room) {
-      ++links.counters().stalls;
-      (void)links.stalled().push(number);
-      return false;
-    }
     // The receiver would wait for ever for a message that cannot come: both ends fail.
-    if (written == Written::wrong_size) {
+    if (!fits(message.size, *place)) {
       ControlHeader reject;
       reject.kind = static_cast<std::uint8_t>(ControlKind::reject);
       reject.to_number = partner_number;
@@ -142,6 +177,19 @@ bool SendComm::advance(Links& links) {
       fail(Outcome::invalid_usage);
       return true;
     }
+    if (message.eager) {
+      eager_.match(*message.eager);
+      if (message.index != kTold) {
+        end(requests_[message.index], Outcome::ok);
+      }
+    } else if (write(links, message.index, *place)) {
+      --unsent_;
+    } else {
+      // Its turn comes in Core::progress(), when completions have made room.
+      ++links.counters().stalls;
+      (void)links.stalled().push(number);
+      return false;
+    }
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(at));
     // A group gives its slot back when all of its buffers are used, and only as the oldest.
     Group& used = group(place->sequence);
@@ -149,15 +197,14 @@ bool SendComm::advance(Links& links) {
     while (first_ != known_ && group(first_).unused == 0) {
       group(first_++).known = false;
     }
-    while (known_ - first_ < Immediate::kSlots && group(known_).known) {
-      ++known_;
-    }
+    take_into_use();
   }
   return true;
 }
 
 void SendComm::on_written(Links& links, std::uint32_t index, srd::Status status) {
   --in_engine;
+  --writes_;
   Request& request = requests_[index];
   if (state == State::closed ||
       request.state.load(std::memory_order_relaxed) != Request::State::pending) {
@@ -176,10 +223,13 @@ void SendComm::on_written(Links& links, std::uint32_t index, srd::Status status)
 }
 
 void SendComm::end_waiting(Outcome outcome) {
-  for (const std::uint32_t index : waiting_) {
-    end(requests_[index], outcome);
+  for (const Waiting& message : waiting_) {
+    if (message.index != kTold) {
+      end(requests_[message.index], outcome);
+    }
   }
   waiting_.clear();
+  unsent_ = 0;
 }
 
 // The other end is closed and takes no more; what it has announced was filled, or is being filled,
@@ -201,6 +251,7 @@ void SendComm::fail(Outcome outcome) {
   // Their memory stays lent until it is deregistered or the connection is closed (revoke()).
   failure = outcome;
   waiting_.clear();
+  unsent_ = 0;
   for (std::size_t i = 0; i < kMaxSends; ++i) {
     if (requests_[i].state.load(std::memory_order_relaxed) == Request::State::pending) {
       end(requests_[i], outcome);
@@ -212,10 +263,12 @@ void SendComm::revoke(Links& links, const CommRegion* region) {
   const auto concerned = [&](std::uint32_t index) {
     return region == nullptr || records_[index].region == region;
   };
-  if (std::any_of(waiting_.begin(), waiting_.end(), concerned)) {
+  if (std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& message) {
+        return !message.eager && concerned(message.index);
+      })) {
     fail(Outcome::invalid_usage);
   }
-  if (in_engine == 0) {
+  if (writes_ == 0) {
     return;
   }
   links.engine().revoke([&](std::uint64_t word) {

@@ -12,16 +12,59 @@
 
 namespace weft::nccl {
 
+// Which eager messages of a connection may still lack something: to be acknowledged, or to be
+// matched with an announced buffer. Numbers are used in turn, and only so many can lack something
+// (kEagerWindow): so the receiver has heard all before them, and keeps no more than that.
+class EagerWindow {
+ public:
+  [[nodiscard]] bool has_room() const { return next_ - first_ < kEagerWindow; }
+  [[nodiscard]] std::uint32_t next() const { return next_; }
+  [[nodiscard]] bool unacknowledged() const { return unacknowledged_ != 0; }
+  void begin() {
+    unacknowledged_ |= bit(next_);
+    unmatched_ |= bit(next_++);
+  }
+  void acknowledge(std::uint32_t number) {
+    unacknowledged_ &= ~bit(number);
+    advance();
+  }
+  void match(std::uint32_t number) {
+    unmatched_ &= ~bit(number);
+    advance();
+  }
+
+ private:
+  [[nodiscard]] static constexpr std::uint32_t bit(std::uint32_t number) {
+    return 1U << number % kEagerWindow;
+  }
+  void advance() {
+    while (first_ != next_ && ((unacknowledged_ | unmatched_) & bit(first_)) == 0) {
+      ++first_;
+    }
+  }
+
+  std::uint32_t next_ = 0;
+  std::uint32_t first_ = 0;  // the oldest that lacks something
+  std::uint32_t unacknowledged_ = 0;
+  std::uint32_t unmatched_ = 0;
+};
+
 // A send takes the first unused buffer with its tag, of the oldest group that has one; sends of one
 // tag keep their order. Announcements arrive in any order: a group counts once all before it are
 // here. The bytes are lent until the request ends, and are written straight into the buffer.
+//
+// A short message is eager: it is copied and sent at once, and its request has ended, unless the
+// sizes must be equal: then it ends when its buffer is known. The receiver
+// finds its buffer by the same rule. That needs every buffer of an earlier send to be filled, or
+// the message would take it: so none is eager while an earlier one is not, and is not over. When
+// its buffer is announced, the eager message uses that up.
 class SendComm : public Comm {
  public:
   static constexpr std::size_t kMaxSends = 256;
 
   bool exact = false;  // a message must fill its buffer; otherwise it may be shorter
 
-  SendComm() { waiting_.reserve(kMaxSends); }
+  SendComm() { waiting_.reserve(kMaxSends + kEagerWindow); }
 
   // Asks a listener to be connected.
   void ask(Links& links, std::uint32_t listener, std::uint64_t secret);
@@ -35,6 +78,13 @@ class SendComm : public Comm {
   [[nodiscard]] bool on_announce(Links& links, const ControlHeader& header,
                                  std::span<const std::byte> message);
   void on_written(Links& links, std::uint32_t index, srd::Status status);
+  // The receiver has, or never will have, the eager message at this place in the window.
+  void on_eager_sent(std::uint32_t place) {
+    --in_engine;
+    eager_.acknowledge(place);
+  }
+  // The partner has not heard all of the eager messages: a goodbye could overtake them.
+  [[nodiscard]] bool says_more() const { return eager_.unacknowledged(); }
   // Writes what has a buffer. False: the engine had no room, so try again.
   bool advance(Links& links);
   void desert();  // the other end was closed
@@ -49,6 +99,14 @@ class SendComm : public Comm {
     std::uint32_t size = 0;
     std::int64_t tag = 0;
     const CommRegion* region = nullptr;
+  };
+  static constexpr std::uint32_t kTold = ~std::uint32_t{0};
+  // A message without a buffer. `eager`: its bytes are on their way, and its memory is not lent.
+  struct Waiting {
+    std::optional<std::uint32_t> eager;  // its number
+    std::uint32_t index = 0;             // of the request; kTold: it has ended
+    std::uint32_t size = 0;
+    std::int64_t tag = 0;
   };
   // A buffer of the partner's, as announced.
   struct Entry {
@@ -66,21 +124,32 @@ class SendComm : public Comm {
     std::uint32_t sequence = 0;
     std::uint8_t sub = 0;
   };
-  enum class Written : std::uint8_t { yes, no_room, wrong_size };
+  // A partner has kSlots groups open. Before them may be groups whose announcements are late, and
+  // which eager messages have filled.
+  static constexpr std::uint32_t kAnnounced = Immediate::kSlots + kEagerWindow;
+  static constexpr std::uint32_t kGroups = 128;  // divides all numbers
+  static_assert(kGroups >= kAnnounced);
 
-  [[nodiscard]] Group& group(std::uint32_t sequence) {
-    return groups_[sequence % Immediate::kSlots];
-  }
+  [[nodiscard]] Group& group(std::uint32_t sequence) { return groups_[sequence % kGroups]; }
+  [[nodiscard]] bool send_eagerly(Links& links, std::span<const std::byte> bytes, std::int64_t tag);
+  void take_into_use();
   [[nodiscard]] std::optional<Place> find(std::int64_t tag);
-  [[nodiscard]] Written write(Links& links, std::uint32_t index, Place place);
+  [[nodiscard]] bool fits(std::size_t size, Place place) {
+    const std::uint32_t room = group(place.sequence).entries[place.sub].size;
+    return exact ? size == room : size <= room;
+  }
+  [[nodiscard]] bool write(Links& links, std::uint32_t index, Place place);
   void end_waiting(Outcome outcome);
 
   std::uint32_t listener_ = 0;
   std::uint64_t secret_ = 0;
   RequestPool<kMaxSends> requests_;
   std::array<Record, kMaxSends> records_{};  // by index of the request
-  std::vector<std::uint32_t> waiting_;       // indices, oldest first
-  std::array<Group, Immediate::kSlots> groups_{};
+  std::vector<Waiting> waiting_;             // oldest first
+  std::uint32_t unsent_ = 0;                 // of those
+  std::uint32_t writes_ = 0;                 // that the engine has
+  EagerWindow eager_;
+  std::array<Group, kGroups> groups_{};
   std::uint32_t first_ = 0;  // the oldest group that has an unused entry
   std::uint32_t known_ = 0;  // all groups before it have been announced
 };

@@ -54,10 +54,30 @@ TEST(ControlWire, DropsWhatIsNot) {
   EXPECT_FALSE(parse_control(huge)) << "a byte more";
 }
 
+TEST(ControlWire, EagerMessagesHaveATagAndAtMostSoManyBytes) {
+  EagerHeader header;
+  header.control.kind = static_cast<std::uint8_t>(ControlKind::eager);
+  header.control.flags = kExact;
+  header.tag = -5;
+  std::vector<std::byte> bytes(kMaxMessage + 1);
+  std::memcpy(bytes.data(), &header, sizeof header);
+  const auto first = [&](std::size_t length) { return std::span{bytes}.first(length); };
+  EXPECT_FALSE(parse_control(first(sizeof header - 1)));
+  EXPECT_TRUE(parse_control(first(sizeof header)));
+  EXPECT_TRUE(parse_control(first(kMaxMessage)));
+  EXPECT_FALSE(parse_control(first(kMaxMessage + 1)));
+  EXPECT_EQ(tag_of(first(sizeof header)), -5);
+  bytes[2] = std::byte{kToSender};
+  EXPECT_FALSE(parse_control(first(sizeof header))) << "a flag of goodbyes";
+  bytes[2] = std::byte{0};
+  bytes[3] = std::byte{1};
+  EXPECT_FALSE(parse_control(first(sizeof header))) << "a count";
+}
+
 TEST(ControlWire, SurvivesAnyBytes) {
   Rng rng(7);
   for (int i = 0; i < 100'000; ++i) {
-    std::vector<std::byte> bytes(rng.below(kMaxControl + 8));
+    std::vector<std::byte> bytes(rng.below(kMaxMessage + 8));
     for (std::byte& one : bytes) {
       one = static_cast<std::byte>(rng.next());
     }
@@ -65,7 +85,7 @@ TEST(ControlWire, SurvivesAnyBytes) {
     // version.
     if (bytes.size() >= 4 && rng.chance(0.9)) {
       bytes[0] = std::byte{kControlVersion};
-      bytes[1] = static_cast<std::byte>(rng.below(8));
+      bytes[1] = static_cast<std::byte>(rng.below(9));
       bytes[2] = static_cast<std::byte>(rng.below(2));
       bytes[3] = static_cast<std::byte>(rng.below(10));
     }
