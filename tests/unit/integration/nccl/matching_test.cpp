@@ -83,12 +83,7 @@ struct Plan {
   }
 };
 
-// Posts the messages and the groups of a plan in a random interleaving over a rough network, and
-// compares what arrived with the model.
-void run(std::uint64_t seed) {
-  SCOPED_TRACE(seed);
-  Rng rng(seed);
-  Plan plan(rng);
+NcclLabConfig rough(std::uint64_t seed, Rng& rng) {
   NcclLabConfig config = nccl_lab_config();
   config.seed = seed;
   config.link.reorder = 0.2;
@@ -96,8 +91,17 @@ void run(std::uint64_t seed) {
   // Without loss half of the time: what waits for time-outs hides what reordering alone does.
   config.link.loss = seed % 2 == 0 ? 0.02 : 0;
   config.link.duplicate = 0.01;
+  return config;
+}
+
+// Posts the messages and the groups of a plan in a random interleaving over a rough network, and
+// compares what arrived with the model.
+void run(std::uint64_t seed) {
+  SCOPED_TRACE(seed);
+  Rng rng(seed);
+  Plan plan(rng);
   const bool sends_first = rng.chance(0.3);
-  NcclLab lab(2, config);
+  NcclLab lab(2, rough(seed, rng));
   const auto ends = lab.connect(0, 1);
   std::vector<std::byte> out(plan.messages.size() * kSlot);
   std::vector<std::byte> in(plan.groups.size() * 8 * kSlot, std::byte{0xA5});
