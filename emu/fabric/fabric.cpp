@@ -284,7 +284,8 @@ inline void Fabric::enqueue(LinkState& link, LinkId id, CalendarEvent& event) {
   if ((event.flags & kControl) == 0) {
     const Picos time = (static_cast<Picos>(event.size) * link.ps_per_kib) >> 10;
     const Picos start = std::max(link.busy, now);
-    if (start - now + time > kind.limit) [[unlikely]] {
+    // An idle link takes any frame: one that has become slow may have less room than for one.
+    if (start - now + time > kind.limit && start != now) [[unlikely]] {
       if ((link.flags & kTrims) == 0 || (event.flags & kTrimmable) == 0) {
         drop(event, LossReason::queue_full, id);
         return;

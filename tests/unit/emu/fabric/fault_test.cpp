@@ -256,6 +256,26 @@ TEST(Fault, AQuarterOfTheRateTakesFourTimesAsLong) {
   EXPECT_EQ(fabric.inject(0, 0, {.destination = 1, .size = 4150}), 4 * 332'000);
 }
 
+// The port's share of the buffer shrinks with the rate, and is smaller than a frame here.
+TEST(Fault, AnIdleLinkTakesAFrameHoweverSlowItIs) {
+  LinkProperties port;
+  port.buffer = Bytes{28} * 4150;
+  const Topology net = star(2, port);
+  Impairment is;
+  is.rate_factor = 0.01;
+  Fabric fabric(net, {});
+  Collector seen;
+  ASSERT_TRUE(fabric.apply(0, on_link("hub->h1", is)));
+  fabric.advance(0, seen);
+  for (const Picos now : {Picos{0}, Picos{1'000'000}, 100 * kUs}) {
+    fabric.advance(now, seen);
+    fabric.inject(now, 0, {.destination = 1, .size = 4150});
+  }
+  fabric.advance(kNoTime, seen);
+  EXPECT_EQ(seen.arrivals.size(), 2U);
+  EXPECT_EQ(seen.drops.size(), 1U) << "one that comes while the first is sent";
+}
+
 // Of 100 Gb/s: four faults together would leave 256 kb/s, less than what can be modelled.
 TEST(Fault, FactorsMultiplyDownToTheSlowestRate) {
   const Topology net = star(2);
