@@ -13,6 +13,7 @@
 #include "emu/cli/commands.hpp"
 #include "emu/cli/help.hpp"
 #include "emu/cli/perf/engine_bench.hpp"
+#include "emu/cli/real_range.hpp"
 
 namespace weft::cli {
 namespace {
@@ -78,10 +79,10 @@ void register_bench(CLI::App& program, Work& work) {
       "engine", "Nanoseconds per delivered packet: both ends, acknowledgements and one copy");
   engine->add_flag("--json", options->json, "One JSON object per line (docs/json.md)");
   engine->add_option("--packets", options->packets, "Packets of a round")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   engine->add_option("--rounds", options->rounds, "Rounds; the median counts")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   engine->add_option("--peers", options->peers, "Numbers of peers to try")
       ->delimiter(',')

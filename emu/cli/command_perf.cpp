@@ -89,6 +89,15 @@ std::string mistake_in(const PerfOptions& options) {
         "of --op or --size",
         PairBoard::kMaxCases, cases);
   }
+  // What is outstanding when the time is over is waited for.
+  constexpr std::uint64_t kMaxUnderWay = std::uint64_t{1} << 30;
+  for (const PerfCase& one : cases_of(options)) {
+    if (std::uint64_t{one.window} * one.size > kMaxUnderWay) {
+      return fmt::format(
+          "{} messages of {} bytes under way are more than 1 GiB: --window {} at most", one.window,
+          one.size, kMaxUnderWay / one.size);
+    }
+  }
   if (cases == 0) {
     return "nothing to measure: a send is at most 4096 bytes";
   }
@@ -190,7 +199,7 @@ void register_perf(CLI::App& program, Work& work) {
       ->delimiter(',')
       ->check(CLI::Range(std::uint32_t{1}, static_cast<std::uint32_t>(PerfEndpoint::kMaxSize)));
   perf->add_option("--rounds", options->rounds, "Rounds; the medians count")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   perf->add_option("--seconds", options->seconds, "Length of one measurement")
       ->check(real_range(0.001, 60.0))

@@ -27,6 +27,7 @@
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
 #include "emu/cli/help.hpp"
+#include "emu/cli/real_range.hpp"
 #include "emu/swarm/swarm.hpp"
 
 namespace weft::cli {
@@ -213,13 +214,13 @@ void register_swarm(CLI::App& program, Work& work) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = add_command(program, "swarm");
   command->add_option("--seeds", options->seeds, "How many runs; each is a function of its seed")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   command->add_option("--first", options->first, "The first seed")->capture_default_str();
   command->add_option("--threads", options->threads, "Runs at a time; 0: one per core")
       ->capture_default_str();
   command->add_option("--failures", options->failures, "Stop after so many failures")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   command->add_flag("--json", options->json, "One JSON object instead of a sentence");
   command->add_flag("--story", options->story,

@@ -1,4 +1,4 @@
-// Owns the check of options that are real numbers.
+// Owns checks of options that are numbers, which say what they want in words.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -20,6 +20,17 @@ namespace weft::cli {
         return wrong;
       },
       range.get_description());
+}
+
+// As CLI::PositiveNumber, which names the largest number there is.
+[[nodiscard]] inline CLI::Validator positive() {
+  return CLI::Validator(
+      [](std::string& text) {
+        double value = 0;
+        const bool is = CLI::detail::lexical_cast(text, value) && value > 0;
+        return is ? std::string() : "'" + text + "' is not a number above 0";
+      },
+      "POSITIVE");
 }
 
 }  // namespace weft::cli

@@ -149,8 +149,9 @@ std::optional<Bytes> parse_bytes(std::string_view text) {
 
 std::string nearest_word(std::string_view word, std::span<const std::string> words) {
   std::string nearest;
-  // A name with more than three differences is no misspelling.
-  std::size_t best = 4;
+  // A name with more than three differences is no misspelling, nor one that shares little with a
+  // short word.
+  std::size_t best = word.size() < 4 ? 2 : word.size() < 9 ? 3 : 4;
   for (const std::string& name : words) {
     if (const std::size_t distance = edit_distance(word, name); distance < best) {
       best = distance;
