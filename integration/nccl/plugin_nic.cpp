@@ -281,6 +281,21 @@ void PluginNic::drain(Duration limit) {
   }
 }
 
+void PluginNic::see_off() {
+  constexpr Duration kPatience = std::chrono::seconds{1};
+  const TimePoint begin = srd::monotonic_now();
+  const Duration left = kPatience - Duration{waited_.load(std::memory_order_relaxed)};
+  TimePoint now = begin;
+  while (now - begin < left && host_->with([](NetMachine& machine, TimePoint) {
+    return machine.core().owes_goodbyes();
+  })) {
+    (void)poll();
+    srd::give_way();
+    now = srd::monotonic_now();
+  }
+  waited_.fetch_add(nanoseconds(now - begin), std::memory_order_relaxed);
+}
+
 // Appends one line of JSON; several processes may name the same file. look() takes no action on the
 // device: the numbers are those of the moment.
 Result<void> PluginNic::write_report(const std::string& path, const std::string& device) {

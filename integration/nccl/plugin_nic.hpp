@@ -2,6 +2,7 @@
 // progress.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -61,6 +62,9 @@ class PluginNic {
   void sleep(Duration limit) { host_->sleep(srd::monotonic_now() + limit); }
   // Polls until what was sent has been acknowledged, for `limit` at the most.
   void drain(Duration limit);
+  // Polls until what closed connections have sent has been acknowledged: this may be the last call
+  // before the process ends. All such waits together are bounded.
+  void see_off();
   // Called in the child of a fork: nothing of this PluginNic may be touched afterwards, not even
   // destroyed.
   void abandon() { host_->abandon(); }
@@ -69,6 +73,7 @@ class PluginNic {
  private:
   PluginNic() = default;
 
+  std::atomic<std::int64_t> waited_{0};  // ns, in see_off()
   std::unique_ptr<Host> host_;
   std::unique_ptr<srd::BackgroundThread<NetMachine>> background_;
 };

@@ -246,7 +246,7 @@ class Game {
     std::memcpy(message_.data(), &header, sizeof header);
     if (header.kind == 7) {
       header.sequence = header.sequence.value() % 20;
-      header.flags = below(8) == 0 ? tape_.byte() : static_cast<std::uint8_t>(below(2) * kExact);
+      header.flags = below(8) == 0 ? tape_.byte() : 0;
       const EagerHeader eager{.control = header, .tag = boost::endian::big_int64_buf_t{below(3)}};
       std::memcpy(message_.data(), &eager, sizeof eager);
       return say(std::min(sizeof eager + tape_.word() % (kMaxEager + 2), message_.size()));

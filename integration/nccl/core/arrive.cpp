@@ -232,9 +232,8 @@ void Core::on_eager(const Completion& completion, const ControlHeader& header,
   if (meant == nullptr) {
     return dismiss(completion, header, kToSender);
   }
-  if (!meant->on_eager(links_,
-                       {header.sequence.value(), tag_of(message), (header.flags & kExact) != 0,
-                        message.subspan(sizeof(EagerHeader))})) {
+  if (!meant->on_eager(links_, {header.sequence.value(), tag_of(message),
+                                message.subspan(sizeof(EagerHeader))})) {
     ++links_.counters().stray_controls;
   }
 }
@@ -263,7 +262,7 @@ void Core::on_written(Cookie cookie, Status status) {
 }
 
 void Core::on_eager_sent(Cookie cookie, Status status) {
-  const auto partner = links_.on_sent(cookie.index & 0xFFFF);
+  const auto partner = links_.on_eager_sent(cookie.index & 0xFFFF);
   if (SendComm* const meant = senders_.find(cookie.number)) {
     meant->on_eager_sent(cookie.index >> 16);
     part(*meant);
@@ -278,6 +277,7 @@ void Core::on_eager_sent(Cookie cookie, Status status) {
 void Core::part(SendComm& connection) {
   if (connection.owes && !connection.says_more()) {
     connection.owes = false;
+    --goodbyes_owed_;
     say_goodbye(connection, 0);
   }
   if (connection.state == Comm::State::closed && connection.in_engine == 0) {

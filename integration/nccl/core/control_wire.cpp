@@ -14,7 +14,7 @@ std::optional<ControlHeader> parse_control(std::span<const std::byte> bytes) {
   }
   std::memcpy(&header, bytes.data(), sizeof header);
   const auto kind = static_cast<ControlKind>(header.kind);
-  const unsigned flags = kind == ControlKind::eager ? kExact : kToSender;
+  const unsigned flags = kind == ControlKind::goodbye ? kToSender : 0;
   if (header.version != kControlVersion || kind < ControlKind::hello || kind > ControlKind::eager ||
       (header.flags & ~flags) != 0) {
     return std::nullopt;

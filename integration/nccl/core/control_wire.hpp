@@ -46,7 +46,6 @@ struct ControlHeader {
 static_assert(sizeof(ControlHeader) == 32);
 
 inline constexpr std::uint8_t kToSender = 0x01;  // goodbye: to the sending end
-inline constexpr std::uint8_t kExact = 0x02;     // eager: the message must fill its buffer
 
 // One buffer that waits.
 struct ControlEntry {

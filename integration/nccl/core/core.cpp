@@ -198,6 +198,7 @@ void Core::close(SendComm& connection) {
   connection.revoke(links_, nullptr);
   forget_memory(connection);
   connection.owes = connection.owes_goodbye();
+  goodbyes_owed_ += connection.owes ? 1 : 0;
   connection.state = Comm::State::closed;
   part(connection);
 }

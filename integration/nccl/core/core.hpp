@@ -100,6 +100,8 @@ class Core {
   }
 
   [[nodiscard]] const CoreCounters& counters() { return links_.counters(); }
+  // What a closed connection has sent is still on its way.
+  [[nodiscard]] bool owes_goodbyes() const { return goodbyes_owed_ != 0; }
   // Nothing of ours is on its way.
   [[nodiscard]] bool idle() const;
 
@@ -202,6 +204,7 @@ class Core {
   std::map<std::uint32_t, Watch> watches_;  // by peer
   std::uint64_t seen_restarts_ = 0;         // of all peers
   TimePoint next_check_ = kNever;
+  std::uint32_t goodbyes_owed_ = 0;
 };
 
 }  // namespace weft::nccl

@@ -102,9 +102,26 @@ std::optional<std::uint32_t> Links::try_send(const RemoteEnd& to,
 
 bool Links::try_send_eager(const RemoteEnd& to, const EagerHeader& header,
                            std::span<const std::byte> bytes, std::uint16_t end) {
-  return backlog_.empty() && sizeof header + bytes.size() <= engine_.max_send_size() &&
-         post(to, std::as_bytes(std::span{&header, 1}), bytes,
-              Cookie{Lane::eager, end, eager_index(header.control.sequence.value(), 0)}, true);
+  const std::size_t peer = to.peer.value();
+  if (eager_of_peer_.size() <= peer) {
+    eager_of_peer_.resize(peer + 1);
+  }
+  if (!backlog_.empty() || sizeof header + bytes.size() > engine_.max_send_size() ||
+      eager_ >= kMaxEagerBuffers || eager_of_peer_[peer] >= kMaxEagerOfPeer ||
+      !post(to, std::as_bytes(std::span{&header, 1}), bytes,
+            Cookie{Lane::eager, end, eager_index(header.control.sequence.value(), 0)}, true)) {
+    return false;
+  }
+  ++eager_;
+  ++eager_of_peer_[peer];
+  return true;
+}
+
+std::optional<RemoteEnd> Links::on_eager_sent(std::uint32_t buffer) {
+  const auto partner = on_sent(buffer);
+  --eager_;
+  --eager_of_peer_[partner->peer.value()];
+  return partner;
 }
 
 void Links::send(const RemoteEnd& to, ControlHeader header, bool matters) {

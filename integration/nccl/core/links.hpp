@@ -73,13 +73,15 @@ class Links {
   [[nodiscard]] std::optional<std::uint32_t> try_send(const RemoteEnd& to,
                                                       std::span<const std::byte> message);
   // The same for an eager message of the end of that number. False: no room, or a packet cannot
-  // hold it.
+  // hold it. A partner that does not answer keeps some buffers, not those of all others, and
+  // eager messages none that announcements need.
   [[nodiscard]] bool try_send_eager(const RemoteEnd& to, const EagerHeader& header,
                                     std::span<const std::byte> bytes, std::uint16_t end);
   // Sent as soon as there is room. If it does not arrive, no request fails unless `matters`.
   void send(const RemoteEnd& to, ControlHeader header, bool matters = true);
   void retry();
   [[nodiscard]] bool has_backlog() const { return !backlog_.empty(); }
+  [[nodiscard]] std::optional<RemoteEnd> on_eager_sent(std::uint32_t buffer);
   // A message has left or failed. Whose fault it is if it failed and that matters.
   [[nodiscard]] std::optional<RemoteEnd> on_sent(std::uint32_t buffer);
   [[nodiscard]] std::span<const std::byte> received(std::uint32_t buffer,
@@ -90,6 +92,8 @@ class Links {
 
  private:
   static constexpr std::uint32_t kReceiveBuffers = 1024;
+  static constexpr std::uint32_t kMaxEagerBuffers = kSendBuffers / 2;
+  static constexpr std::uint32_t kMaxEagerOfPeer = kMaxEagerBuffers / 4;
 
   // A message of the backlog. Announcements are never in it: NCCL repeats a receive that finds no
   // room.
@@ -120,6 +124,8 @@ class Links {
   std::vector<std::byte> send_buffers_;
   std::vector<std::optional<RemoteEnd>> receivers_;  // of the messages that matter, by buffer
   std::vector<std::uint32_t> free_buffers_;
+  std::uint32_t eager_ = 0;                   // buffers with eager messages ...
+  std::vector<std::uint32_t> eager_of_peer_;  // ... and by peer
   std::vector<std::byte> receive_buffers_;
   RingQueue<Late> backlog_;
   RingQueue<std::uint16_t> stalled_;

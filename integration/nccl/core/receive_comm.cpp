@@ -38,7 +38,7 @@ Outcome ReceiveComm::post(Links& links, std::span<const Buffer> buffers, bool ea
   request->count = static_cast<std::uint8_t>(buffers.size());
   request->sizes = {};
   // A sender that has closed its end may have left messages.
-  const bool left = state == State::deserted && !free.taken && has_parcels_for(buffers);
+  const bool left = state == State::deserted && kept_ != 0;
   if (state != State::open && !left) {
     refuse(*request);
     out = request;
@@ -65,6 +65,9 @@ Outcome ReceiveComm::post(Links& links, std::span<const Buffer> buffers, bool ea
     if (Parcel* const kept = find_parcel(buffers[i].tag)) {
       unpack(links, {free.sequence, static_cast<std::uint8_t>(i)}, *kept);
     }
+  }
+  if (left) {
+    end_all(Outcome::remote_error);  // of a group: what is missing will not come
   }
   return Outcome::ok;
 }
@@ -125,7 +128,6 @@ bool ReceiveComm::on_eager(Links& links, const Eager& message) {
 
 void ReceiveComm::keep(const Eager& message) {
   parcel(message.number) = {.valid = true,
-                            .exact = message.exact,
                             .number = message.number,
                             .tag = message.tag,
                             .bytes = {message.bytes.begin(), message.bytes.end()}};
@@ -157,25 +159,10 @@ ReceiveComm::Parcel* ReceiveComm::find_parcel(std::int64_t tag) {
   return nullptr;
 }
 
-bool ReceiveComm::has_parcels_for(std::span<const Buffer> buffers) {
-  std::uint32_t used = 0;  // a bit for each parcel
-  return std::all_of(buffers.begin(), buffers.end(), [&](const Buffer& buffer) {
-    for (std::uint32_t which = heard_ - kEagerWindow; which != heard_; ++which) {
-      const std::uint32_t bit = 1U << which % kEagerWindow;
-      const Parcel& one = parcel(which);
-      if (one.valid && one.number == which && one.tag == buffer.tag && (used & bit) == 0) {
-        used |= bit;
-        return true;
-      }
-    }
-    return false;
-  });
-}
-
 void ReceiveComm::unpack(Links& links, Place place, Parcel& kept) {
   const Parcel taken = std::exchange(kept, {});
   --kept_;
-  put(links, place, {taken.number, taken.tag, taken.exact, taken.bytes});
+  put(links, place, {taken.number, taken.tag, taken.bytes});
 }
 
 // The buffer belongs to a region as long as this end is usable: one that goes takes the end with it
@@ -183,8 +170,7 @@ void ReceiveComm::unpack(Links& links, Place place, Parcel& kept) {
 void ReceiveComm::put(Links& links, Place place, const Eager& message) {
   Slot& one = slot(place.sequence);
   const Buffer& buffer = one.buffers[place.sub];
-  if (message.bytes.size() > buffer.size ||
-      (message.exact && message.bytes.size() != buffer.size)) {
+  if (message.bytes.size() > buffer.size) {
     fail(Outcome::invalid_usage);
     return;
   }
@@ -230,7 +216,9 @@ void ReceiveComm::fill(Links& links, Slot& one, unsigned sub, std::uint32_t leng
 // Slots stay taken: the sender may still write to what was announced, and the memory is open until
 // it is deregistered.
 void ReceiveComm::fail(Outcome outcome) {
-  if (state == State::failed || state == State::closed) {
+  // Whatever becomes of a partner that is gone, what it left is here.
+  const bool over = state == State::deserted && outcome == Outcome::remote_error;
+  if (state == State::failed || state == State::closed || over) {
     return;
   }
   state = State::failed;
@@ -242,8 +230,17 @@ void ReceiveComm::fail(Outcome outcome) {
 void ReceiveComm::desert() {
   if (usable()) {
     state = State::deserted;
-    end_pending(Outcome::remote_error);
+    end_all(Outcome::remote_error);
   }
+}
+
+// No message comes for what was announced.
+void ReceiveComm::end_all(Outcome outcome) {
+  for (Slot& one : slots_) {
+    one.taken = false;
+  }
+  oldest_ = next_;
+  end_pending(outcome);
 }
 
 void ReceiveComm::end_pending(Outcome outcome) {

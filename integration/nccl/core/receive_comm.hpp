@@ -35,7 +35,6 @@ class ReceiveComm : public Comm {
   struct Eager {
     std::uint32_t number = 0;
     std::int64_t tag = 0;
-    bool exact = false;
     std::span<const std::byte> bytes;
   };
   // False: the peer does what no sending end does.
@@ -68,7 +67,6 @@ class ReceiveComm : public Comm {
   // An eager message that is kept.
   struct Parcel {
     bool valid = false;
-    bool exact = false;
     std::uint32_t number = 0;
     std::int64_t tag = 0;
     std::vector<std::byte> bytes;
@@ -79,11 +77,11 @@ class ReceiveComm : public Comm {
   [[nodiscard]] Parcel& parcel(std::uint32_t which) { return parcels_[which % kEagerWindow]; }
   [[nodiscard]] std::optional<Place> find(std::int64_t tag);
   [[nodiscard]] Parcel* find_parcel(std::int64_t tag);
-  [[nodiscard]] bool has_parcels_for(std::span<const Buffer> buffers);
   void keep(const Eager& message);
   void put(Links& links, Place place, const Eager& message);
   void unpack(Links& links, Place place, Parcel& kept);
   void fill(Links& links, Slot& one, unsigned sub, std::uint32_t length);
+  void end_all(Outcome outcome);
   void end_pending(Outcome outcome);
 
   RequestPool<kMaxReceives> requests_;

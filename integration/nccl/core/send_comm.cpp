@@ -49,10 +49,8 @@ Outcome SendComm::post(Links& links, std::byte* data, std::size_t size, std::int
   const auto length = static_cast<std::uint32_t>(size);
   const std::uint32_t eager = eager_.next();
   if (send_eagerly(links, {data, size}, tag)) {
-    waiting_.push_back({eager, exact ? index : kTold, length, tag});
-    if (!exact) {
-      end(*request, Outcome::ok);
-    }
+    waiting_.push_back({eager, 0, length, tag});
+    end(*request, Outcome::ok);
     (void)advance(links);
     return Outcome::ok;
   }
@@ -66,7 +64,7 @@ Outcome SendComm::post(Links& links, std::byte* data, std::size_t size, std::int
 }
 
 bool SendComm::send_eagerly(Links& links, std::span<const std::byte> bytes, std::int64_t tag) {
-  if (bytes.size() > kMaxEager || unsent_ != 0 || writes_ != 0 || !eager_.has_room()) {
+  if (exact || bytes.size() > kMaxEager || unsent_ != 0 || writes_ != 0 || !eager_.has_room()) {
     return false;
   }
   // If it is known by now that the message does not fit, its request is to tell.
@@ -75,7 +73,6 @@ bool SendComm::send_eagerly(Links& links, std::span<const std::byte> bytes, std:
   }
   EagerHeader header;
   header.control.kind = static_cast<std::uint8_t>(ControlKind::eager);
-  header.control.flags = exact ? kExact : 0;
   header.control.to_number = partner_number;
   header.control.to_nonce = partner_nonce;
   header.control.from_number = number;
@@ -179,9 +176,6 @@ bool SendComm::advance(Links& links) {
     }
     if (message.eager) {
       eager_.match(*message.eager);
-      if (message.index != kTold) {
-        end(requests_[message.index], Outcome::ok);
-      }
     } else if (write(links, message.index, *place)) {
       --unsent_;
     } else {
@@ -224,7 +218,7 @@ void SendComm::on_written(Links& links, std::uint32_t index, srd::Status status)
 
 void SendComm::end_waiting(Outcome outcome) {
   for (const Waiting& message : waiting_) {
-    if (message.index != kTold) {
+    if (!message.eager) {
       end(requests_[message.index], outcome);
     }
   }

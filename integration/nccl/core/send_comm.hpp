@@ -53,11 +53,11 @@ class EagerWindow {
 // tag keep their order. Announcements arrive in any order: a group counts once all before it are
 // here. The bytes are lent until the request ends, and are written straight into the buffer.
 //
-// A short message is eager: it is copied and sent at once, and its request has ended, unless the
-// sizes must be equal: then it ends when its buffer is known. The receiver
+// A short message is eager: it is copied and sent at once, and its request has ended. The receiver
 // finds its buffer by the same rule. That needs every buffer of an earlier send to be filled, or
 // the message would take it: so none is eager while an earlier one is not, and is not over. When
-// its buffer is announced, the eager message uses that up.
+// its buffer is announced, the eager message uses that up. Where sizes must be equal none is eager:
+// a request that has ended cannot tell that they were not.
 class SendComm : public Comm {
  public:
   static constexpr std::size_t kMaxSends = 256;
@@ -100,11 +100,10 @@ class SendComm : public Comm {
     std::int64_t tag = 0;
     const CommRegion* region = nullptr;
   };
-  static constexpr std::uint32_t kTold = ~std::uint32_t{0};
-  // A message without a buffer. `eager`: its bytes are on their way, and its memory is not lent.
+  // A message without a buffer. `eager`: its bytes are on their way, and it has no record any more.
   struct Waiting {
     std::optional<std::uint32_t> eager;  // its number
-    std::uint32_t index = 0;             // of the request; kTold: it has ended
+    std::uint32_t index = 0;             // else: of its request
     std::uint32_t size = 0;
     std::int64_t tag = 0;
   };

@@ -57,7 +57,6 @@ TEST(ControlWire, DropsWhatIsNot) {
 TEST(ControlWire, EagerMessagesHaveATagAndAtMostSoManyBytes) {
   EagerHeader header;
   header.control.kind = static_cast<std::uint8_t>(ControlKind::eager);
-  header.control.flags = kExact;
   header.tag = -5;
   std::vector<std::byte> bytes(kMaxMessage + 1);
   std::memcpy(bytes.data(), &header, sizeof header);
