@@ -340,7 +340,28 @@ time_limit: 40ms
 faults: [{link: "tor0->spine*", rate_factor: 0.1}]
 )";
   for (const char* seed : {"102", "207", "208"}) {
-    const RunResult result = run(text, {{"seed", seed}});
+    for (const char* ecn : {"true", "false"}) {
+      const RunResult result = run(text, {{"seed", seed}, {"topology.ecn", ecn}});
+      EXPECT_EQ(result.finished, result.flows) << "seed " << seed << " ecn " << ecn;
+      EXPECT_LT(result.makespan_us, 3 * result.ideal_us) << "seed " << seed << " ecn " << ecn;
+    }
+  }
+}
+
+// The receiver's link has come up at a tenth of its rate, and does not mark. (Nothing at all got
+// through: headers, and requests for new credits, filled it for ever.)
+TEST(Simulation, HeadersOfTrimmedPacketsLeaveRoomForDataOnASlowLastHop) {
+  const std::string text = R"(
+mtu: 1024
+topology: {generator: leaf-spine, hosts: 32, hosts_per_leaf: 8, rate: 100Gbps, delay: 1us,
+           ecn_last_hop: false}
+traffic: {kind: incast, receiver: 0, senders: 31, bytes: 262144}
+transport: {paths: 64}
+time_limit: 40ms
+faults: [{link: "tor0->host0", rate_factor: 0.1}]
+)";
+  for (int seed = 1; seed <= 3; ++seed) {
+    const RunResult result = run(text, {{"seed", std::to_string(seed)}});
     EXPECT_EQ(result.finished, result.flows) << "seed " << seed;
   }
 }

@@ -38,6 +38,10 @@ constexpr double kLossFloor = 0.5;
 constexpr double kLossFloorWithCredits = 8;
 // Bytes acknowledged for each byte lost, below which the last of these floors sinks.
 constexpr double kFloorSinksBelow = 0.25;
+// Without a mark it sinks where two first windows more were lost than sixteen times what came back:
+// that is no first flight, and two senders that keep a slow last hop busy lose less.
+constexpr double kStarvedBelow = 1.0 / 16;
+constexpr double kStarvedWindows = 2;
 constexpr double kSilenceFloor = 4;
 
 constexpr std::uint32_t kStandingRounds = 2;  // without marks: before a queue is believed in
@@ -126,6 +130,7 @@ PathFilter::View SrdControl::view(TimePoint now) const {
   achieved_ += acked;
   ignored_ += acked;
   round_acked_ += acked;
+  starved_ = std::max(starved_ - acked / kStarvedBelow, 0.0);
   marks_seen_ = marks_seen_ || sample.congested;
   latest_marked_ = sample.congested;
   end_silence(sample);
@@ -318,6 +323,7 @@ void SrdControl::on_loss(TimePoint now, Bytes bytes, LossKind kind, std::optiona
     const double delay = credits_ ? constants_.base_rtt / 1000 : seen;
     filter_.add(*path, static_cast<std::uint32_t>(std::clamp(delay, 0.0, 4e9)), true, clock32(now));
   }
+  starved_ = std::min(starved_ + static_cast<double>(bytes), 2 * kStarvedWindows * bounds_.initial);
   // One path that loses everything is its own affair.
   repeated_ = path && path == latest_lost_ ? std::min(repeated_ + 1, kOnePath) : 0;
   latest_lost_ = path;
@@ -415,14 +421,16 @@ void SrdControl::lose_in_silence(TimePoint now) {
 }
 
 // Credits keep the last hop's queue short, so losses leave a floor that keeps it busy. They do
-// nothing about a queue before it: where hardly anything gets through, the floor sinks with what
-// does, or the headers of trimmed packets fill a slow link for ever. A first flight that is trimmed
-// looks the same, but nothing of it has come back with a mark.
+// nothing about a queue before it, or where the last link is slower than was told: where hardly
+// anything gets through, the floor sinks with what does, or the headers of trimmed packets fill a
+// slow link for ever. A first flight that is trimmed looks the same, but nothing of it has come
+// back with a mark, and it is lost once. Where nothing gets through no mark comes back either, nor
+// in a network that does not mark.
 double SrdControl::loss_floor() const {
   if (!credits_) {
     return kLossFloor;
   }
-  if (!latest_marked_) {
+  if (!latest_marked_ && starved_ < kStarvedWindows * bounds_.initial) {
     return kLossFloorWithCredits;
   }
   const double through = round_acked_ / std::max(round_lost_, 1.0);

@@ -63,6 +63,7 @@ class SrdControl {
   double round_window_;                     // the window when it began ...
   double round_rtt_ = 0;                    // ... and the round trip, ns
   double round_lost_ = 0;                   // bytes since the share of losses was last looked at
+  double starved_ = 0;                      // bytes lost beyond what came back for them
   double losses_missed_ = 0;                // expected in a short queue since the latest one
   double standing_delay_ = 0;               // ps: the least of the last round trip
   double tried_delay_ = 0;                  // ps: stays while the window shrinks ...

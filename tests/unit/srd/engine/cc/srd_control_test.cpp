@@ -203,16 +203,36 @@ TEST_F(SrdWhereCongestionIsReported, ReportedLossesShrinkIt) {
 }
 
 // Credits look after the last hop, but not after a queue before it.
-TEST_F(SrdWhereCongestionIsReported, LossesGoBelowTheFloorOnlyAfterAMark) {
-  for (int i = 0; i < 20; ++i) {
-    lose_many(LossKind::trimmed);
-  }
+TEST_F(SrdWhereCongestionIsReported, AFlightThatIsLostGoesBelowTheFloorOnlyAfterAMark) {
+  lose_many(LossKind::trimmed);
   EXPECT_GE(srd.window(), 8 * 4150U);
   for (int i = 0; i < 20; ++i) {
     ack(0, 15us, true);
     lose_many(LossKind::trimmed);
   }
   EXPECT_LT(srd.window(), 2 * 4150U);
+}
+
+// Nothing gets through, so no mark comes back either.
+TEST_F(SrdWhereCongestionIsReported, WithoutAMarkFlightAfterFlightThatIsLostGoesBelowTheFloor) {
+  for (int i = 0; i < 20; ++i) {
+    lose_many(LossKind::trimmed);
+  }
+  EXPECT_LT(srd.window(), 2 * 4150U);
+  EXPECT_GT(srd.pacing_rate().bits_per_second(), 0U);
+}
+
+TEST_F(SrdWhereCongestionIsReported, WhatGetsThroughRaisesTheFloorAgain) {
+  for (int i = 0; i < 20; ++i) {
+    ack(0, 15us, true);
+    lose_many(LossKind::trimmed);
+  }
+  for (int i = 0; i < 2000; ++i) {
+    ack(static_cast<std::uint16_t>(i % 16), 15us, false);
+  }
+  ASSERT_GE(srd.window(), before / 2);
+  lose_many(LossKind::trimmed);
+  EXPECT_GE(srd.window(), 8 * 4150U);
 }
 
 // In a queue that is longer than their time-out packets are taken for lost and only wait.
