@@ -36,8 +36,12 @@ class ArrivalStamp : public testing::Test {
     ASSERT_EQ(sender_->transmit({&packet, 1}), 1U);
   }
   void await_readable() {
+    if (!reader_->arm()) {
+      return;  // it is there
+    }
     pollfd readable{.fd = reader_->wait_fd(), .events = POLLIN, .revents = 0};
     ASSERT_EQ(::poll(&readable, 1, 10'000), 1);
+    reader_->disarm();
   }
 
   Address reader_address_ = test::ipv4(127, 1, 7, 2);
