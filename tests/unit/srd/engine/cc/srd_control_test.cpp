@@ -249,6 +249,19 @@ TEST_F(SrdWhereCongestionIsReported, UnreportedLossesShrinkItAfterALongDelay) {
   EXPECT_LT(srd.window(), before);
 }
 
+TEST_F(SrdWhereCongestionIsReported, UnreportedLossesShrinkItWhileAnotherPathHasALongQueue) {
+  ack(5, 60us, false);
+  ack(0, 15us, false);
+  lose_many(LossKind::gap);
+  EXPECT_LT(srd.window(), before);
+}
+
+TEST_F(SrdWhereCongestionIsReported, UnreportedLossesShrinkItBeforeAnythingWasMeasured) {
+  srd = SrdControl{tuning};
+  lose_many(LossKind::gap);
+  EXPECT_LT(srd.window(), start);
+}
+
 // A link that comes and goes: whatever was in flight is lost, again and again.
 TEST_F(SrdWhereCongestionIsReported, EverySilenceIsForgiven) {
   for (int flap = 0; flap < 20; ++flap) {
