@@ -27,6 +27,14 @@ struct Listener {
   std::uint32_t id = 0;
 };
 
+// Null if there was no room: NCCL calls again.
+void give(PluginNic& nic, Request* made, void** request) {
+  *request = made;
+  if (made != nullptr) {
+    nic.begin();
+  }
+}
+
 }  // namespace
 
 abi::Result listen(int index, void* handle, void** listener) {
@@ -128,7 +136,7 @@ abi::Result send(void* connection, void* data, std::size_t size, int tag, void* 
       return core.send(*end.sends, static_cast<std::byte*>(data), size, tag,
                        static_cast<const CommRegion*>(region), made);
     });
-    *request = made;
+    give(*end.nic, made, request);
     return result_of(outcome);
   });
 }
@@ -155,7 +163,10 @@ abi::Result receive(void* connection, int count, void* const* data, const std::s
     const Outcome outcome = end.nic->with([&](Core& core) {
       return core.receive(*end.receives, std::span{buffers}.first(used), early, made);
     });
-    *request = made;
+    if (early) {
+      end.nic->tell_early();
+    }
+    give(*end.nic, made, request);
     return result_of(outcome);
   });
 }
@@ -190,7 +201,9 @@ abi::Result test(void* request, int* done, int* sizes) {
       sizes[i] = static_cast<int>(one.sizes[i]);
     }
     *done = outcome == Outcome::ok ? 1 : 0;
+    auto& nic = *static_cast<PluginNic*>(one.owner);
     one.state.store(Request::State::free, std::memory_order_release);
+    nic.end();
     return result_of(outcome);
   });
 }

@@ -308,6 +308,7 @@ Result<void> PluginNic::write_report(const std::string& path, const std::string&
         {"receives", core.receives},
         {"sent_bytes", core.sent_bytes},
         {"received_bytes", core.received_bytes},
+        {"eager", core.eager},
         {"early", core.early},
         {"sends_waited", core.sends_waited},
         {"overtaken", core.overtaken},

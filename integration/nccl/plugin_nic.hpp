@@ -60,6 +60,16 @@ class PluginNic {
   [[nodiscard]] bool poll() { return host_->poll() != 0; }
   // Until a packet or a timer comes, for `limit` at the most.
   void sleep(Duration limit) { host_->sleep(srd::monotonic_now() + limit); }
+  // A request was given out, or its end was told.
+  void begin() { open_.fetch_add(1, std::memory_order_relaxed); }
+  void end() {
+    if (open_.fetch_sub(1, std::memory_order_relaxed) == 1 && tells_early_) [[unlikely]] {
+      host_->hand_over();
+    }
+  }
+  // From now on receives may be told before their data are there. Who waits for these reads memory,
+  // and calls nothing once the end of the last request was told: the background thread takes over.
+  void tell_early() { tells_early_ = true; }
   // Polls until what was sent has been acknowledged, for `limit` at the most.
   void drain(Duration limit);
   // Polls until what closed connections have sent has been acknowledged: this may be the last call
@@ -73,6 +83,8 @@ class PluginNic {
  private:
   PluginNic() = default;
 
+  std::atomic<std::uint32_t> open_{0};  // requests
+  std::atomic<bool> tells_early_{false};
   std::atomic<std::int64_t> waited_{0};  // ns, in see_off()
   std::unique_ptr<Host> host_;
   std::unique_ptr<srd::BackgroundThread<NetMachine>> background_;

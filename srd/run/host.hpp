@@ -191,6 +191,10 @@ class Host {
       return false;
     });
   }
+  // For one that knows that it will not poll for a while.
+  void hand_over() {
+    hand_over([] { return false; });
+  }
   // The program has taken completions, `receives`: one of a receive among them, by which it knows
   // of data that came, whoever placed them; learning that waits for no other thread. If it is one
   // that waits by reading its own memory, and nothing of its own is outstanding, it will not poll

@@ -240,15 +240,16 @@ class Game {
     header.to_nonce = (hits & 2) == 0 ? last_.from_nonce.value() : tape_.word();
     header.from_number = tape_.byte() % 4;
     header.from_nonce = tape_.byte();
-    header.sequence = header.kind == 1 ? listener_ : tape_.byte() % 80;
+    header.sequence = header.kind == 1 ? listener_ : kFirstSequence + tape_.byte() % 80;
     header.secret = (hits & 4) == 0 ? handle_.secret.value() : tape_.word();
     header.qkey = (hits & 8) == 0 ? handle_.qkey.value() : tape_.word();
     std::memcpy(message_.data(), &header, sizeof header);
     if (header.kind == 7) {
-      header.sequence = header.sequence.value() % 20;
+      header.sequence = kFirstSequence + tape_.byte() % 20;
       header.flags = below(8) == 0 ? tape_.byte() : 0;
       const EagerHeader eager{.control = header, .tag = boost::endian::big_int64_buf_t{below(3)}};
       std::memcpy(message_.data(), &eager, sizeof eager);
+      std::fill(message_.begin() + sizeof eager, message_.end(), kStrange);
       return say(std::min(sizeof eager + tape_.word() % (kMaxEager + 2), message_.size()));
     }
     const std::size_t count = std::min<std::size_t>(header.count, kMaxGroup);
@@ -275,10 +276,10 @@ class Game {
     request.segments[0] = {bulk_.data(), tape_.byte() * 4U};
     request.remote_key = srd::RegionKey{entry_.key.value()};
     request.remote_address = entry_.address.value() - 8 + tape_.byte() * 4U;
-    request.immediate =
-        Immediate{static_cast<std::uint16_t>(tape_.byte() % 4), std::uint32_t{tape_.byte()} % 80,
-                  static_cast<std::uint8_t>(tape_.byte() % 8)}
-            .pack();
+    request.immediate = Immediate{static_cast<std::uint16_t>(tape_.byte() % 4),
+                                  kFirstSequence + std::uint32_t{tape_.byte()} % 80,
+                                  static_cast<std::uint8_t>(tape_.byte() % 8)}
+                            .pack();
     (void)stranger().post(request);
   }
 

@@ -86,11 +86,11 @@ class ReceiveComm : public Comm {
 
   RequestPool<kMaxReceives> requests_;
   std::array<Slot, Immediate::kSlots> slots_{};
-  std::uint32_t next_ = 0;    // sequence
-  std::uint32_t oldest_ = 0;  // group that is not complete
+  std::uint32_t next_{kFirstSequence};
+  std::uint32_t oldest_{kFirstSequence};  // group that is not complete
   std::array<Parcel, kEagerWindow> parcels_;
-  std::uint32_t kept_ = 0;   // of those
-  std::uint32_t heard_ = 0;  // eager messages; all before this number are here
+  std::uint32_t kept_ = 0;               // of those
+  std::uint32_t heard_{kFirstSequence};  // eager messages; all before this number are here
 };
 
 }  // namespace weft::nccl

@@ -43,8 +43,8 @@ class EagerWindow {
     }
   }
 
-  std::uint32_t next_ = 0;
-  std::uint32_t first_ = 0;  // the oldest that lacks something
+  std::uint32_t next_{kFirstSequence};
+  std::uint32_t first_{kFirstSequence};  // the oldest that lacks something
   std::uint32_t unacknowledged_ = 0;
   std::uint32_t unmatched_ = 0;
 };
@@ -57,14 +57,23 @@ class EagerWindow {
 // finds its buffer by the same rule. That needs every buffer of an earlier send to be filled, or
 // the message would take it: so none is eager while an earlier one is not, and is not over. When
 // its buffer is announced, the eager message uses that up. Where sizes must be equal none is eager:
-// a request that has ended cannot tell that they were not.
+// a request that has ended cannot tell that they were not. Nor is one where receives are told
+// early: who has no request left to ask for makes no progress.
 class SendComm : public Comm {
  public:
   static constexpr std::size_t kMaxSends = 256;
+  // A message without a buffer. `eager`: its bytes are on their way, and it has no record any more.
+  struct Waiting {
+    std::optional<std::uint32_t> eager;  // its number
+    std::uint32_t index = 0;             // else: of its request
+    std::uint32_t size = 0;
+    std::int64_t tag = 0;
+  };
+  static constexpr std::size_t kMaxWaiting = kMaxSends + kEagerWindow;
 
   bool exact = false;  // a message must fill its buffer; otherwise it may be shorter
 
-  SendComm() { waiting_.reserve(kMaxSends + kEagerWindow); }
+  SendComm() { waiting_.reserve(kMaxWaiting); }
 
   // Asks a listener to be connected.
   void ask(Links& links, std::uint32_t listener, std::uint64_t secret);
@@ -99,13 +108,6 @@ class SendComm : public Comm {
     std::uint32_t size = 0;
     std::int64_t tag = 0;
     const CommRegion* region = nullptr;
-  };
-  // A message without a buffer. `eager`: its bytes are on their way, and it has no record any more.
-  struct Waiting {
-    std::optional<std::uint32_t> eager;  // its number
-    std::uint32_t index = 0;             // else: of its request
-    std::uint32_t size = 0;
-    std::int64_t tag = 0;
   };
   // A buffer of the partner's, as announced.
   struct Entry {
@@ -149,8 +151,8 @@ class SendComm : public Comm {
   std::uint32_t writes_ = 0;                 // that the engine has
   EagerWindow eager_;
   std::array<Group, kGroups> groups_{};
-  std::uint32_t first_ = 0;  // the oldest group that has an unused entry
-  std::uint32_t known_ = 0;  // all groups before it have been announced
+  std::uint32_t first_{kFirstSequence};  // the oldest group that has an unused entry
+  std::uint32_t known_{kFirstSequence};  // all groups before it have been announced
 };
 
 }  // namespace weft::nccl

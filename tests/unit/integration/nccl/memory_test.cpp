@@ -27,8 +27,9 @@ constexpr std::size_t kGrowth = 2;
 
 // Both have one region: NCCL registers one buffer for a connection.
 constexpr std::size_t kRegion = sizeof(CommRegion) + sizeof(void*) + 2 * kRounding;
-constexpr std::size_t kSendEnd = sizeof(SendComm) + SendComm::kMaxSends * sizeof(std::uint32_t) +
-                                 2 * kRounding + kGrowth * sizeof(void*) + kRegion;
+constexpr std::size_t kSendEnd = sizeof(SendComm) +
+                                 SendComm::kMaxWaiting * sizeof(SendComm::Waiting) + 2 * kRounding +
+                                 kGrowth * sizeof(void*) + kRegion;
 // The key by which the partner reaches the region is an entry of the engine's table: the region and
 // a generation.
 constexpr std::size_t kReceiveEnd = sizeof(ReceiveComm) + kRounding + kGrowth * sizeof(void*) +
