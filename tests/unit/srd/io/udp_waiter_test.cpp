@@ -1,6 +1,7 @@
 // Owns whom a UDP packet wakes: who sleeps on an armed carrier, and nobody else.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <memory>
 
@@ -16,7 +17,7 @@ constexpr int kPatience = 10'000;  // ms
 class UdpWaiter : public testing::Test {
  protected:
   void SetUp() override {
-    auto sender = test::SrdSockets::create({.own = test::ipv4(127, 1, 8, 1), .paths = 1});
+    auto sender = test::SrdSockets::create({.own = own_address(1), .paths = 1});
     auto reader = test::SrdSockets::create({.own = reader_address_, .paths = 1});
     ASSERT_TRUE(sender && reader);
     sender_ = std::move(*sender);
@@ -34,7 +35,14 @@ class UdpWaiter : public testing::Test {
     return ::poll(&fd, 1, milliseconds) == 1;
   }
 
-  Address reader_address_ = test::ipv4(127, 1, 8, 2);
+  // Each test is a process, and several run at the same time.
+  [[nodiscard]] static Address own_address(std::uint8_t last) {
+    const auto pid = static_cast<std::uint32_t>(::getpid());
+    return test::ipv4(127, static_cast<std::uint8_t>(2 + (pid >> 8) % 60),
+                      static_cast<std::uint8_t>(pid), last);
+  }
+
+  Address reader_address_ = own_address(2);
   std::unique_ptr<test::SrdSockets> sender_;
   std::unique_ptr<test::SrdSockets> reader_;
 };
