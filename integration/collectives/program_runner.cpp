@@ -17,7 +17,10 @@ namespace weft::collectives {
 ProgramRunner::ProgramRunner(const RunnerSetup& setup, const RankProgram& program, Ends ends)
     : setup_(setup), program_(program), ends_(std::move(ends)), taken_(ends_.from.size()) {
   if (program.protocol != Protocol::simple) {
-    const std::size_t bytes = data_bytes(program.protocol, setup.slot_bytes);
+    std::size_t bytes = 0;
+    for (const ProgramStep& step : program.steps) {
+      bytes = std::max(bytes, step.count * size_of(setup.type));
+    }
     data_.assign(ends_.from.size(), std::vector<std::byte>(bytes));
     out_.resize(bytes);
   }

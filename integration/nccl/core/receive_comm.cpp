@@ -61,7 +61,7 @@ Outcome ReceiveComm::post(Links& links, std::span<const Buffer> buffers, bool ea
     end(*request, Outcome::ok);
   }
   out = request;
-  for (std::size_t i = 0; kept_ != 0 && i < buffers.size(); ++i) {
+  for (std::size_t i = 0; kept_ != 0 && state != State::failed && i < buffers.size(); ++i) {
     if (Parcel* const kept = find_parcel(buffers[i].tag)) {
       unpack(links, {free.sequence, static_cast<std::uint8_t>(i)}, *kept);
     }
@@ -117,7 +117,7 @@ bool ReceiveComm::on_eager(Links& links, const Eager& message) {
   } else {
     keep(message);
   }
-  while (parcel(heard_).valid && parcel(heard_).number == heard_) {
+  while (usable() && parcel(heard_).valid && parcel(heard_).number == heard_) {
     Parcel& next = parcel(heard_++);
     if (const std::optional<Place> place = find(next.tag)) {
       unpack(links, *place, next);

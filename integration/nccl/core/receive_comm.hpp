@@ -86,7 +86,7 @@ class ReceiveComm : public Comm {
 
   RequestPool<kMaxReceives> requests_;
   std::array<Slot, Immediate::kSlots> slots_{};
-  std::uint32_t next_{kFirstSequence};
+  std::uint32_t next_{kFirstSequence};    // sequence of the next group
   std::uint32_t oldest_{kFirstSequence};  // group that is not complete
   std::array<Parcel, kEagerWindow> parcels_;
   std::uint32_t kept_ = 0;               // of those
