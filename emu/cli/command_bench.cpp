@@ -12,8 +12,8 @@
 
 #include "emu/cli/commands.hpp"
 #include "emu/cli/help.hpp"
+#include "emu/cli/number_checks.hpp"
 #include "emu/cli/perf/engine_bench.hpp"
-#include "emu/cli/real_range.hpp"
 
 namespace weft::cli {
 namespace {

@@ -22,7 +22,7 @@
 #include "emu/cli/demo/program.hpp"
 #include "emu/cli/demo/story.hpp"
 #include "emu/cli/help.hpp"
-#include "emu/cli/real_range.hpp"
+#include "emu/cli/number_checks.hpp"
 #include "emu/cli/unwrap.hpp"
 #include "emu/launch/control_client.hpp"
 #include "emu/launch/interrupt.hpp"

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -109,8 +110,8 @@ Result<std::pair<std::string, std::string>> split(const std::string& text, const
 // Every combination of the sweeps' values on top of `base`.
 Result<std::vector<sim::Settings>> combinations(const std::vector<std::string>& sweeps,
                                                 sim::Settings base) {
-  const std::size_t base_size = base.size();
   std::vector<sim::Settings> all{std::move(base)};
+  std::set<std::string> swept;
   for (const std::string& sweep : sweeps) {
     const auto pair = split(sweep, "--sweep");
     if (!pair) {
@@ -120,10 +121,7 @@ Result<std::vector<sim::Settings>> combinations(const std::vector<std::string>& 
       return fail(ErrorCode::invalid_argument,
                   fmt::format("--sweep {} needs values: {}a,b,c", sweep, sweep));
     }
-    const bool again =
-        std::any_of(all[0].begin() + static_cast<std::ptrdiff_t>(base_size), all[0].end(),
-                    [&](const auto& one) { return one.first == pair->first; });
-    if (again) {
+    if (!swept.insert(pair->first).second) {
       return fail(
           ErrorCode::invalid_argument,
           fmt::format("--sweep {} is given twice; name all its values at once", pair->first));

@@ -27,7 +27,7 @@
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
 #include "emu/cli/help.hpp"
-#include "emu/cli/real_range.hpp"
+#include "emu/cli/number_checks.hpp"
 #include "emu/swarm/swarm.hpp"
 
 namespace weft::cli {

@@ -71,8 +71,8 @@ class PacketIo {
 
   // To sleep without losing a wake-up: arm(); if it returns true poll wait_fd(), then disarm().
   // arm() returns false when something has arrived meanwhile. wait_fd() is -1 where there is
-  // nothing to wait on. A carrier that a Host drives keeps it quiet while it is not armed: threads
-  // sleep on it whose turn it is not.
+  // nothing to wait on. While a carrier that a Host drives is not armed, packets do not
+  // make it readable: they would wake threads that sleep while another one polls.
   [[nodiscard]] virtual int wait_fd() const = 0;
   [[nodiscard]] virtual bool arm() = 0;
   virtual void disarm() = 0;

@@ -4,7 +4,7 @@
 #include <deque>
 #include <set>
 
-#include "tests/unit/integration/nccl/core_lab.hpp"
+#include "tests/unit/integration/nccl/line_lab.hpp"
 
 namespace weft::testing {
 namespace {
@@ -13,39 +13,6 @@ using nccl::Buffer;
 using nccl::CommRegion;
 using nccl::Outcome;
 using nccl::Request;
-
-// A connection with one registered buffer at each end.
-struct Line {
-  NcclLab lab;
-  NcclLab::Connection ends;
-  std::vector<std::byte> out;
-  std::vector<std::byte> in;
-  CommRegion* out_region = nullptr;
-  CommRegion* in_region = nullptr;
-
-  explicit Line(std::size_t size, const NcclLabConfig& config = nccl_lab_config())
-      : lab(2, config), ends(lab.connect(0, 1)), out(size), in(size, std::byte{0xA5}) {
-    out_region = *lab.core(0).register_memory(*ends.sender, out.data(), out.size());
-    in_region = *lab.core(1).register_memory(*ends.receiver, in.data(), in.size());
-  }
-  Request* send(std::size_t at, std::size_t size, std::int64_t tag = 0) {
-    Request* request = nullptr;
-    EXPECT_EQ(lab.core(0).send(*ends.sender, out.data() + at, size, tag, out_region, request),
-              Outcome::ok);
-    return request;
-  }
-  Request* receive(std::size_t at, std::size_t size, std::int64_t tag = 0, bool early = false) {
-    const Buffer buffer{in.data() + at, size, tag, in_region};
-    Request* request = nullptr;
-    EXPECT_EQ(lab.core(1).receive(*ends.receiver, {&buffer, 1}, early, request), Outcome::ok);
-    return request;
-  }
-  Outcome outcome(Request* request) {
-    std::optional<Outcome> end;
-    EXPECT_TRUE(lab.run_until([&] { return (end = ended(request)).has_value(); }));
-    return end.value_or(Outcome::internal_error);
-  }
-};
 
 class Sizes : public ::testing::TestWithParam<std::size_t> {};
 

@@ -10,7 +10,7 @@ using nccl::Buffer;
 using nccl::Outcome;
 using nccl::Request;
 
-constexpr std::size_t kShort = 64;
+constexpr std::size_t kMemory = 1 << 16;
 
 // Its sends have ended, so a sender may close its end and let the memory go.
 TEST(NcclEagerClose, WhatWasSentBeforeACloseIsReceivedAfterIt) {
@@ -21,11 +21,11 @@ TEST(NcclEagerClose, WhatWasSentBeforeACloseIsReceivedAfterIt) {
     config.link.reorder = 0.5;
     config.link.jitter = 20us;
     config.link.loss = 0.2;
-    Line line(config);
+    Line line(kMemory, config);
     const std::uint32_t count = 1 + static_cast<std::uint32_t>(seed) % nccl::kEagerWindow;
     Request* const early = seed % 2 == 0 ? line.receive(0, kShort, 1) : nullptr;
     for (std::uint32_t i = 0; i < count; ++i) {
-      EXPECT_EQ(ended(line.send(kShort, i, i % 3)), Outcome::ok);
+      EXPECT_EQ(ended(line.send_bytes(kShort, i, i % 3)), Outcome::ok);
     }
     line.lab.core(0).close(*line.ends.sender);
     if (seed % 3 != 0) {
@@ -55,9 +55,9 @@ TEST(NcclEagerClose, WhatWasSentBeforeACloseIsReceivedAfterIt) {
 TEST(NcclEagerClose, GroupThatACloseLeavesIncompleteFails) {
   for (const bool before : {true, false}) {
     SCOPED_TRACE(before);
-    Line line;
-    const Buffer buffers[] = {{line.in.data(), kShort, 0, line.to},
-                              {line.in.data() + kShort, kShort, 0, line.to}};
+    Line line(kMemory);
+    const Buffer buffers[] = {{line.in.data(), kShort, 0, line.in_region},
+                              {line.in.data() + kShort, kShort, 0, line.in_region}};
     Request* both = nullptr;
     const auto post = [&] {
       EXPECT_EQ(line.lab.core(1).receive(*line.ends.receiver, buffers, false, both), Outcome::ok);
@@ -65,8 +65,8 @@ TEST(NcclEagerClose, GroupThatACloseLeavesIncompleteFails) {
     if (before) {
       post();
     }
-    EXPECT_EQ(ended(line.send(kShort, 1)), Outcome::ok);
-    EXPECT_EQ(ended(line.send(kShort, 2, 1)), Outcome::ok);
+    EXPECT_EQ(ended(line.send_bytes(kShort, 1)), Outcome::ok);
+    EXPECT_EQ(ended(line.send_bytes(kShort, 2, 1)), Outcome::ok);
     line.lab.core(0).close(*line.ends.sender);
     line.lab.run_for(1ms);
     if (!before) {
@@ -81,13 +81,13 @@ TEST(NcclEagerClose, GroupThatACloseLeavesIncompleteFails) {
 
 // The receives of another tag have all slots.
 TEST(NcclEagerClose, MessageIsReceivedAfterACloseThoughAllSlotsWereTaken) {
-  Line line;
+  Line line(kMemory);
   std::vector<Request*> others;
   while (Request* const one = line.receive(0, kShort, 1)) {
     others.push_back(one);
   }
   EXPECT_EQ(others.size(), 64U);
-  EXPECT_EQ(ended(line.send(kShort, 7, 2)), Outcome::ok);
+  EXPECT_EQ(ended(line.send_bytes(kShort, 7, 2)), Outcome::ok);
   line.lab.core(0).close(*line.ends.sender);
   line.lab.run_for(1ms);
   for (Request* const one : others) {
@@ -98,12 +98,12 @@ TEST(NcclEagerClose, MessageIsReceivedAfterACloseThoughAllSlotsWereTaken) {
 
 // Slots are used in turn: those of another tag would come too soon.
 TEST(NcclEagerClose, MessagesAreReceivedAfterACloseThoughManySlotsWereTaken) {
-  Line line;
+  Line line(kMemory);
   for (int i = 0; i < 60; ++i) {
     (void)line.receive(0, kShort, 1);
   }
   for (std::uint32_t i = 0; i < 16; ++i) {
-    EXPECT_EQ(ended(line.send(kShort, i, 2)), Outcome::ok);
+    EXPECT_EQ(ended(line.send_bytes(kShort, i, 2)), Outcome::ok);
   }
   line.lab.core(0).close(*line.ends.sender);
   line.lab.run_for(1ms);
@@ -116,8 +116,8 @@ TEST(NcclEagerClose, MessagesAreReceivedAfterACloseThoughManySlotsWereTaken) {
 
 // The sender has gone in order, and another process has its place.
 TEST(NcclEagerClose, MessagesOfAClosedSenderSurviveTheNextLifeOfItsPlace) {
-  Line line;
-  EXPECT_EQ(ended(line.send(kShort, 7)), Outcome::ok);
+  Line line(kMemory);
+  EXPECT_EQ(ended(line.send_bytes(kShort, 7)), Outcome::ok);
   line.lab.core(0).close(*line.ends.sender);
   line.lab.run_for(10ms);
   line.lab.restart(0);
@@ -130,9 +130,9 @@ TEST(NcclEagerClose, MessagesOfAClosedSenderSurviveTheNextLifeOfItsPlace) {
 TEST(NcclEagerClose, MessagesOfAClosedSenderSurviveItsProcess) {
   NcclLabConfig config = nccl_lab_config();
   config.engine.peer_timeout = 100ms;
-  Line line(config);
+  Line line(kMemory, config);
   const auto other = line.lab.connect(0, 1);
-  EXPECT_EQ(ended(line.send(kShort, 7)), Outcome::ok);
+  EXPECT_EQ(ended(line.send_bytes(kShort, 7)), Outcome::ok);
   line.lab.core(0).close(*line.ends.sender);
   line.lab.run_for(10ms);
   line.lab.crash(0);
@@ -147,15 +147,15 @@ TEST(NcclEagerClose, MessagesOfAClosedSenderSurviveItsProcess) {
 
 // Nothing waits for that memory any more.
 TEST(NcclEagerClose, DeregistrationAfterTheSendersCloseIsNoMistakeOfTheReceiver) {
-  Line line;
+  Line line(kMemory);
   std::vector<std::byte> more(kShort);
   nccl::CommRegion* const second =
       *line.lab.core(1).register_memory(*line.ends.receiver, more.data(), more.size());
   Request* const first = line.receive(0, kShort, 1);
-  EXPECT_EQ(ended(line.send(kShort, 7, 2)), Outcome::ok);
+  EXPECT_EQ(ended(line.send_bytes(kShort, 7, 2)), Outcome::ok);
   line.lab.core(0).close(*line.ends.sender);
   EXPECT_EQ(line.outcome(first), Outcome::remote_error);
-  EXPECT_TRUE(line.lab.core(1).deregister(*line.ends.receiver, line.to));
+  EXPECT_TRUE(line.lab.core(1).deregister(*line.ends.receiver, line.in_region));
   const Buffer buffer{more.data(), kShort, 2, second};
   Request* request = nullptr;
   EXPECT_EQ(line.lab.core(1).receive(*line.ends.receiver, {&buffer, 1}, false, request),

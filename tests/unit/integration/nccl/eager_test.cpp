@@ -13,17 +13,17 @@ using nccl::Buffer;
 using nccl::Outcome;
 using nccl::Request;
 
-constexpr std::size_t kShort = 64;
+constexpr std::size_t kMemory = 1 << 16;
 
 TEST(NcclEager, ShortMessagesAreOverBeforeAnyBufferIsThere) {
-  Line line;
+  Line line(kMemory);
   for (std::uint32_t i = 0; i < nccl::kEagerWindow; ++i) {
-    Request* const sent = line.send(kShort, i);  // over the bytes of the one before
+    Request* const sent = line.send_bytes(kShort, i);  // over the bytes of the one before
     ASSERT_NE(sent, nullptr);
     EXPECT_EQ(ended(sent), Outcome::ok);
     EXPECT_EQ(sent->sizes[0], kShort);
   }
-  Request* const late = line.send(kShort, 99);
+  Request* const late = line.send_bytes(kShort, 99);
   ASSERT_NE(late, nullptr);
   line.lab.run_for(1ms);
   EXPECT_EQ(ended(late), std::nullopt) << "the receiver keeps no more than a window of them";
@@ -43,12 +43,12 @@ TEST(NcclEager, ShortMessagesAreOverBeforeAnyBufferIsThere) {
 // The receiver gives an eager message the oldest buffer with its tag that is not filled: that of a
 // longer message that is still under way would be the wrong one.
 TEST(NcclEager, NoneGoesAheadOfAnEarlierWrite) {
-  Line line;
+  Line line(kMemory);
   Request* const first = line.receive(0, 4096);
   Request* const second = line.receive(4096, 4096);
-  Request* const big = line.send(4096, 1);
+  Request* const big = line.send_bytes(4096, 1);
   std::vector<std::byte> before(line.out.begin(), line.out.begin() + 4096);
-  Request* const small = line.send(kShort, 2);
+  Request* const small = line.send_bytes(kShort, 2);
   EXPECT_EQ(ended(small), std::nullopt);
   std::copy(before.begin(), before.end(), line.out.begin());
   fill_bytes(std::span{line.out}.first(kShort), 1);  // what the big one begins with is the same
@@ -67,7 +67,7 @@ TEST(NcclEager, AnnouncementsMayBeLate) {
   NcclLabConfig config = nccl_lab_config();
   config.link.reorder = 0.3;
   config.link.jitter = 200us;
-  Line line(config);
+  Line line(kMemory, config);
   constexpr std::size_t kCount = 600;
   std::deque<Request*> receives;
   std::size_t sent = 0;
@@ -83,7 +83,7 @@ TEST(NcclEager, AnnouncementsMayBeLate) {
         }
         // The bytes of one that waits are lent.
         while (waiting == nullptr || ended(waiting)) {
-          waiting = sent < kCount ? line.send(kShort, sent) : nullptr;
+          waiting = sent < kCount ? line.send_bytes(kShort, sent) : nullptr;
           if (waiting == nullptr) {
             break;
           }
@@ -104,20 +104,20 @@ TEST(NcclEager, AnnouncementsMayBeLate) {
 
 // Nobody will ever take them.
 TEST(NcclEager, MessagesToAnEndThatIsGoneEndTheConnection) {
-  Line line;
+  Line line(kMemory);
   line.lab.core(1).close(*line.ends.receiver);
-  EXPECT_EQ(ended(line.send(kShort, 1)), Outcome::ok);
+  EXPECT_EQ(ended(line.send_bytes(kShort, 1)), Outcome::ok);
   line.lab.run_for(1ms);
-  EXPECT_EQ(ended(line.send(kShort, 2)), Outcome::remote_error);
+  EXPECT_EQ(ended(line.send_bytes(kShort, 2)), Outcome::remote_error);
 }
 
 // The receiver posts memory, takes it back, and only then the message comes.
 TEST(NcclEager, MemoryThatWasTakenBackIsNotTouched) {
-  Line line;
+  Line line(kMemory);
   Request* const received = line.receive(0, kShort);
   line.lab.run_for(1ms);
-  EXPECT_EQ(ended(line.send(kShort, 1)), Outcome::ok);
-  EXPECT_TRUE(line.lab.core(1).deregister(*line.ends.receiver, line.to));
+  EXPECT_EQ(ended(line.send_bytes(kShort, 1)), Outcome::ok);
+  EXPECT_TRUE(line.lab.core(1).deregister(*line.ends.receiver, line.in_region));
   line.lab.run_for(1ms);
   EXPECT_EQ(ended(received), Outcome::invalid_usage);
   for (std::size_t i = 0; i < kShort; ++i) {

@@ -24,6 +24,7 @@ struct Carrier {
       make;                   // throws std::runtime_error with a reason where this machine cannot
   bool loses_nothing = true;  // back-pressure instead of loss
   bool keeps_order = true;
+  bool drives_hosts = true;  // else only weftd's thread sleeps on it, which no other one polls for
 };
 
 [[nodiscard]] Address ipv4(unsigned a, unsigned b, unsigned c, unsigned d);

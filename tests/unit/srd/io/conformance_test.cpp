@@ -278,6 +278,31 @@ TEST_P(Conformance, APacketWakesTheSleeper) {
   }
 }
 
+// While one thread polls, another one sleeps until it is needed. If packets woke that one, both
+// would run for each packet, and with more threads than cores stand in each other's way.
+TEST_P(Conformance, APacketWakesNobodyWhileItIsNotArmed) {
+  if (pair_.second->wait_fd() < 0 || !GetParam().drives_hosts) {
+    GTEST_SKIP() << "no thread sleeps on this carrier while another one polls it";
+  }
+  const auto wakes = [&](int milliseconds) {
+    pollfd fd{pair_.second->wait_fd(), POLLIN, 0};
+    return ::poll(&fd, 1, milliseconds) == 1;
+  };
+  // Unarmed from the beginning, after disarm(), and after an arm() that refuses.
+  for (std::uint32_t round = 0; round < 3; ++round) {
+    const TxPacket packet = make(round, 64);
+    ASSERT_EQ(pair_.first->transmit({&packet, 1}), 1U);
+    EXPECT_FALSE(wakes(20)) << "round " << round;
+    EXPECT_FALSE(pair_.second->arm());
+    EXPECT_FALSE(wakes(20)) << "round " << round;
+    EXPECT_EQ(await(*pair_.second).size(), 1U);
+    pair_.second->release();
+    ASSERT_TRUE(pair_.second->arm());
+    EXPECT_FALSE(wakes(0)) << "round " << round;
+    pair_.second->disarm();
+  }
+}
+
 // Two threads, one that sleeps whenever it finds nothing: a lost wake-up would stop the exchange.
 TEST_P(Conformance, SleepersAcrossThreadsNeverMissAPacket) {
   if (pair_.second->wait_fd() < 0) {
