@@ -212,7 +212,7 @@ abi::Result close_send(void* connection) {
   return guarded([&] {
     const std::unique_ptr<End> end(static_cast<End*>(connection));
     end->nic->with([&](Core& core) { core.close(*end->sends); });
-    end->nic->see_off();
+    end->nic->finish_closing();
     return abi::kSuccess;
   });
 }

@@ -281,14 +281,13 @@ void PluginNic::drain(Duration limit) {
   }
 }
 
-void PluginNic::see_off() {
+void PluginNic::finish_closing() {
   constexpr Duration kPatience = std::chrono::seconds{1};
   const TimePoint begin = srd::monotonic_now();
   const Duration left = kPatience - Duration{waited_.load(std::memory_order_relaxed)};
   TimePoint now = begin;
-  while (now - begin < left && host_->with([](NetMachine& machine, TimePoint) {
-    return machine.core().owes_goodbyes();
-  })) {
+  while (now - begin < left &&
+         host_->with([](NetMachine& machine, TimePoint) { return machine.core().is_closing(); })) {
     (void)poll();
     srd::give_way();
     now = srd::monotonic_now();

@@ -60,21 +60,22 @@ class PluginNic {
   [[nodiscard]] bool poll() { return host_->poll() != 0; }
   // Until a packet or a timer comes, for `limit` at the most.
   void sleep(Duration limit) { host_->sleep(srd::monotonic_now() + limit); }
-  // A request was given out, or its end was told.
+  // NCCL has been given a request, and then was told its end.
   void begin() { open_.fetch_add(1, std::memory_order_relaxed); }
   void end() {
     if (open_.fetch_sub(1, std::memory_order_relaxed) == 1 && tells_early_) [[unlikely]] {
       host_->hand_over();
     }
   }
-  // From now on receives may be told before their data are there. Who waits for these reads memory,
-  // and calls nothing once the end of the last request was told: the background thread takes over.
+  // From now on receives may be told before their data are there. NCCL waits for these by reading
+  // memory, and calls nothing once it was told the end of its last request: the background thread
+  // takes over then.
   void tell_early() { tells_early_ = true; }
   // Polls until what was sent has been acknowledged, for `limit` at the most.
   void drain(Duration limit);
   // Polls until what closed connections have sent has been acknowledged: this may be the last call
   // before the process ends. All such waits together are bounded.
-  void see_off();
+  void finish_closing();
   // Called in the child of a fork: nothing of this PluginNic may be touched afterwards, not even
   // destroyed.
   void abandon() { host_->abandon(); }
@@ -85,7 +86,7 @@ class PluginNic {
 
   std::atomic<std::uint32_t> open_{0};  // requests
   std::atomic<bool> tells_early_{false};
-  std::atomic<std::int64_t> waited_{0};  // ns, in see_off()
+  std::atomic<std::int64_t> waited_{0};  // ns, in finish_closing()
   std::unique_ptr<Host> host_;
   std::unique_ptr<srd::BackgroundThread<NetMachine>> background_;
 };

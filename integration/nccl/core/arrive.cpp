@@ -191,9 +191,9 @@ void Core::on_announce(const Completion& completion, const ControlHeader& header
                        std::span<const std::byte> message) {
   SendComm* const meant = sender(completion, header);
   if (meant == nullptr) {
-    // Its goodbye must not overtake what it has sent.
+    // A closed end says goodbye itself, once what it sent has arrived.
     const SendComm* const named = senders_.find(header.to_number.value());
-    if (named != nullptr && named->owes && named->nonce == header.to_nonce.value()) {
+    if (named != nullptr && named->goodbye_due && named->nonce == header.to_nonce.value()) {
       return;
     }
     return dismiss(completion, header);
@@ -258,26 +258,26 @@ void Core::on_written(Cookie cookie, Status status) {
     return;
   }
   meant->on_written(links_, cookie.index, status);
-  part(*meant);
+  finish_closing(*meant);
 }
 
 void Core::on_eager_sent(Cookie cookie, Status status) {
   const auto partner = links_.on_eager_sent(cookie.index & 0xFFFF);
   if (SendComm* const meant = senders_.find(cookie.number)) {
     meant->on_eager_sent(cookie.index >> 16);
-    part(*meant);
+    finish_closing(*meant);
   }
   if (partner && status != Status::ok) {
     on_failure(*partner, status);
   }
 }
 
-// A closed end says goodbye when the partner has all that was sent; with its last work its number
-// may rest.
-void Core::part(SendComm& connection) {
-  if (connection.owes && !connection.says_more()) {
-    connection.owes = false;
-    --goodbyes_owed_;
+// A closed end says goodbye when the partner has all that was sent eagerly, and its number may rest
+// when the engine holds no work of it.
+void Core::finish_closing(SendComm& connection) {
+  if (connection.goodbye_due && !connection.has_eager_under_way()) {
+    connection.goodbye_due = false;
+    --goodbyes_due_;
     say_goodbye(connection, 0);
   }
   if (connection.state == Comm::State::closed && connection.in_engine == 0) {

@@ -103,7 +103,6 @@ struct Comm {
   std::uint32_t partner_nonce = 0;
   std::uint32_t restarts = 0;  // of the partner's process when the connection was made
   State state = State::connecting;
-  bool owes = false;  // a goodbye, of a closed one
   Outcome failure = Outcome::ok;
   void* owner = nullptr;
 

@@ -70,10 +70,10 @@ static_assert(sizeof(EagerHeader) == 40);
 inline constexpr std::size_t kMaxEager = 1024;
 inline constexpr std::size_t kMaxMessage = sizeof(EagerHeader) + kMaxEager;
 static_assert(kMaxMessage >= kMaxControl);
-// Announcements and eager messages are counted from here, so that every connection that is used
-// sees the numbers begin anew.
+// Announcements and eager messages are counted from here: the numbers wrap after a hundred of them,
+// so that tests and users meet the wrap soon, not after years.
 inline constexpr std::uint32_t kFirstSequence = ~std::uint32_t{0} - 99;
-// So many eager messages of a connection may lack an acknowledgement, or a buffer.
+// See EagerWindow.
 inline constexpr std::uint32_t kEagerWindow = 16;
 
 // The header of a message; nothing if that is no valid one.

@@ -197,10 +197,10 @@ void Core::say_goodbye(const Comm& connection, std::uint8_t flags) {
 void Core::close(SendComm& connection) {
   connection.revoke(links_, nullptr);
   forget_memory(connection);
-  connection.owes = connection.owes_goodbye();
-  goodbyes_owed_ += connection.owes ? 1 : 0;
+  connection.goodbye_due = connection.owes_goodbye();
+  goodbyes_due_ += connection.goodbye_due ? 1 : 0;
   connection.state = Comm::State::closed;
-  part(connection);
+  finish_closing(connection);
 }
 
 void Core::close(ReceiveComm& connection) {

@@ -100,8 +100,8 @@ class Core {
   }
 
   [[nodiscard]] const CoreCounters& counters() { return links_.counters(); }
-  // What a closed connection has sent is still on its way.
-  [[nodiscard]] bool owes_goodbyes() const { return goodbyes_owed_ != 0; }
+  // An eager message of a closed connection is still under way.
+  [[nodiscard]] bool is_closing() const { return goodbyes_due_ != 0; }
   // Nothing of ours is on its way.
   [[nodiscard]] bool idle() const;
 
@@ -177,7 +177,7 @@ class Core {
   void on_immediate(const srd::Completion& completion);
   void on_written(Cookie cookie, srd::Status status);
   void on_eager_sent(Cookie cookie, srd::Status status);
-  void part(SendComm& connection);
+  void finish_closing(SendComm& connection);
   [[nodiscard]] SendComm* sender(const srd::Completion& completion, const ControlHeader& header);
   [[nodiscard]] ReceiveComm* receiver(const srd::Completion& completion,
                                       const ControlHeader& header);
@@ -204,7 +204,7 @@ class Core {
   std::map<std::uint32_t, Watch> watches_;  // by peer
   std::uint64_t seen_restarts_ = 0;         // of all peers
   TimePoint next_check_ = kNever;
-  std::uint32_t goodbyes_owed_ = 0;
+  std::uint32_t goodbyes_due_ = 0;
 };
 
 }  // namespace weft::nccl

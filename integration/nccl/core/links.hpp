@@ -65,6 +65,8 @@ class Links {
   // Of a buffer without bytes.
   [[nodiscard]] srd::RegionKey empty_key() const { return empty_key_; }
   [[nodiscard]] CoreCounters& counters() { return counters_; }
+  // A receive of this device has been told early.
+  [[nodiscard]] bool tells_early() const { return counters_.early != 0; }
   // The numbers of sending ends for whose writes the engine had no room.
   [[nodiscard]] RingQueue<std::uint16_t>& stalled() { return stalled_; }
 
@@ -72,18 +74,19 @@ class Links {
   // present, nothing was sent.
   [[nodiscard]] std::optional<std::uint32_t> try_send(const RemoteEnd& to,
                                                       std::span<const std::byte> message);
-  // The same for an eager message of the end of that number. False: no room, or a packet cannot
-  // hold it. A partner that does not answer keeps some buffers, not those of all others, and
-  // eager messages none that announcements need.
+  // The same for an eager message of the sending end of that number, whose end on_eager_sent() is
+  // told. False: no room, or a packet cannot hold it. Eager messages get half of the buffers, and
+  // those to one peer a quarter of that half: a peer that does not answer holds up neither
+  // messages to others nor announcements.
   [[nodiscard]] bool try_send_eager(const RemoteEnd& to, const EagerHeader& header,
                                     std::span<const std::byte> bytes, std::uint16_t end);
   // Sent as soon as there is room. If it does not arrive, no request fails unless `matters`.
   void send(const RemoteEnd& to, ControlHeader header, bool matters = true);
   void retry();
   [[nodiscard]] bool has_backlog() const { return !backlog_.empty(); }
-  [[nodiscard]] std::optional<RemoteEnd> on_eager_sent(std::uint32_t buffer);
-  // A message has left or failed. Whose fault it is if it failed and that matters.
+  // A message has been delivered or has failed. Whose fault it is if it failed and that matters.
   [[nodiscard]] std::optional<RemoteEnd> on_sent(std::uint32_t buffer);
+  [[nodiscard]] std::optional<RemoteEnd> on_eager_sent(std::uint32_t buffer);
   [[nodiscard]] std::span<const std::byte> received(std::uint32_t buffer,
                                                     std::size_t length) const {
     return std::span{receive_buffers_}.subspan(buffer * largest_, length);
@@ -124,7 +127,7 @@ class Links {
   std::vector<std::byte> send_buffers_;
   std::vector<std::optional<RemoteEnd>> receivers_;  // of the messages that matter, by buffer
   std::vector<std::uint32_t> free_buffers_;
-  std::uint32_t eager_ = 0;                   // buffers with eager messages ...
+  std::uint32_t eager_ = 0;                   // buffers that eager messages have ...
   std::vector<std::uint32_t> eager_of_peer_;  // ... and by peer
   std::vector<std::byte> receive_buffers_;
   RingQueue<Late> backlog_;

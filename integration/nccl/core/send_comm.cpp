@@ -64,8 +64,8 @@ Outcome SendComm::post(Links& links, std::byte* data, std::size_t size, std::int
 }
 
 bool SendComm::send_eagerly(Links& links, std::span<const std::byte> bytes, std::int64_t tag) {
-  if (exact || links.counters().early != 0 || bytes.size() > kMaxEager || unsent_ != 0 ||
-      writes_ != 0 || !eager_.has_room()) {
+  if (exact || links.tells_early() || bytes.size() > kMaxEager || unsent_ != 0 || writes_ != 0 ||
+      !eager_.has_room()) {
     return false;
   }
   // If it is known by now that the message does not fit, its request is to tell.

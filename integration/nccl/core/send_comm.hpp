@@ -8,57 +8,22 @@
 #include <span>
 #include <vector>
 
+#include "integration/nccl/core/eager_window.hpp"
 #include "integration/nccl/core/links.hpp"
 
 namespace weft::nccl {
-
-// Which eager messages of a connection may still lack something: to be acknowledged, or to be
-// matched with an announced buffer. Numbers are used in turn, and only so many can lack something
-// (kEagerWindow): so the receiver has heard all before them, and keeps no more than that.
-class EagerWindow {
- public:
-  [[nodiscard]] bool has_room() const { return next_ - first_ < kEagerWindow; }
-  [[nodiscard]] std::uint32_t next() const { return next_; }
-  [[nodiscard]] bool unacknowledged() const { return unacknowledged_ != 0; }
-  void begin() {
-    unacknowledged_ |= bit(next_);
-    unmatched_ |= bit(next_++);
-  }
-  void acknowledge(std::uint32_t number) {
-    unacknowledged_ &= ~bit(number);
-    advance();
-  }
-  void match(std::uint32_t number) {
-    unmatched_ &= ~bit(number);
-    advance();
-  }
-
- private:
-  [[nodiscard]] static constexpr std::uint32_t bit(std::uint32_t number) {
-    return 1U << number % kEagerWindow;
-  }
-  void advance() {
-    while (first_ != next_ && ((unacknowledged_ | unmatched_) & bit(first_)) == 0) {
-      ++first_;
-    }
-  }
-
-  std::uint32_t next_{kFirstSequence};
-  std::uint32_t first_{kFirstSequence};  // the oldest that lacks something
-  std::uint32_t unacknowledged_ = 0;
-  std::uint32_t unmatched_ = 0;
-};
 
 // A send takes the first unused buffer with its tag, of the oldest group that has one; sends of one
 // tag keep their order. Announcements arrive in any order: a group counts once all before it are
 // here. The bytes are lent until the request ends, and are written straight into the buffer.
 //
 // A short message is eager: it is copied and sent at once, and its request has ended. The receiver
-// finds its buffer by the same rule. That needs every buffer of an earlier send to be filled, or
-// the message would take it: so none is eager while an earlier one is not, and is not over. When
-// its buffer is announced, the eager message uses that up. Where sizes must be equal none is eager:
-// a request that has ended cannot tell that they were not. Nor is one where receives are told
-// early: who has no request left to ask for makes no progress.
+// finds its buffer by the same rule, among those that are not filled. So no message is eager while
+// an earlier one waits for its buffer or is being written: it would take that buffer. When its own
+// buffer is announced, the eager message uses it up.
+// Where sizes must be equal none is eager, because a request that has ended cannot report that they
+// were not. Nor is one on a device that tells receives early: a caller whose requests have all
+// ended calls test() no more, and so makes no progress for what it waits for.
 class SendComm : public Comm {
  public:
   static constexpr std::size_t kMaxSends = 256;
@@ -71,7 +36,8 @@ class SendComm : public Comm {
   };
   static constexpr std::size_t kMaxWaiting = kMaxSends + kEagerWindow;
 
-  bool exact = false;  // a message must fill its buffer; otherwise it may be shorter
+  bool exact = false;        // a message must fill its buffer; otherwise it may be shorter
+  bool goodbye_due = false;  // closed, and waits until no eager message is under way
 
   SendComm() { waiting_.reserve(kMaxWaiting); }
 
@@ -87,13 +53,13 @@ class SendComm : public Comm {
   [[nodiscard]] bool on_announce(Links& links, const ControlHeader& header,
                                  std::span<const std::byte> message);
   void on_written(Links& links, std::uint32_t index, srd::Status status);
-  // The receiver has, or never will have, the eager message at this place in the window.
+  // The engine has delivered the eager message at this place in the window, or has given up.
   void on_eager_sent(std::uint32_t place) {
     --in_engine;
     eager_.acknowledge(place);
   }
-  // The partner has not heard all of the eager messages: a goodbye could overtake them.
-  [[nodiscard]] bool says_more() const { return eager_.unacknowledged(); }
+  // A goodbye could still overtake an eager message.
+  [[nodiscard]] bool has_eager_under_way() const { return eager_.has_unacknowledged(); }
   // Writes what has a buffer. False: the engine had no room, so try again.
   bool advance(Links& links);
   void desert();  // the other end was closed
@@ -128,7 +94,7 @@ class SendComm : public Comm {
   // A partner has kSlots groups open. Before them may be groups whose announcements are late, and
   // which eager messages have filled.
   static constexpr std::uint32_t kAnnounced = Immediate::kSlots + kEagerWindow;
-  static constexpr std::uint32_t kGroups = 128;  // divides all numbers
+  static constexpr std::uint32_t kGroups = 128;  // a power of two, as sequence numbers wrap
   static_assert(kGroups >= kAnnounced);
 
   [[nodiscard]] Group& group(std::uint32_t sequence) { return groups_[sequence % kGroups]; }
