@@ -8,11 +8,11 @@
 #include <memory>
 #include <utility>
 
-#include "emu/devices/last_rounds.hpp"
 #include "emu/kernel/device.hpp"
 #include "srd/base/result.hpp"
 #include "srd/run/background.hpp"
 #include "srd/run/host.hpp"
+#include "srd/run/last_rounds.hpp"
 
 namespace weft::devices {
 
@@ -42,7 +42,7 @@ class NicRunner : public kernel::Runner {
 
 // The runner for devices of type D. Applications' threads and the background thread take turns at
 // the host's lock. D is a kernel::Device and a srd::Machine as srd::Host wants it, and says in
-// addition what make_last_rounds() asks.
+// addition what srd::make_last_rounds() asks.
 template <class D>
 class DeviceRunner final : public NicRunner {
  public:
@@ -102,7 +102,7 @@ class DeviceRunner final : public NicRunner {
   }
 
   [[nodiscard]] kernel::Device& device() override { return *device_; }
-  void finish_before_exit() override { make_last_rounds(*host_); }
+  void finish_before_exit() override { srd::make_last_rounds(*host_); }
   [[nodiscard]] bool held_here() const override { return host_->held_here(); }
   void abandon() override { host_->abandon(); }
   void kick() override { host_->kick(); }

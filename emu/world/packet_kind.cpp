@@ -56,7 +56,8 @@ void describe_ack(std::ostream& out, std::span<const std::byte> packet) {
     out << " cut short";
     return;
   }
-  out << " cumulative " << h.cumulative.value() << " echo " << h.echo_psn.value() << " map";
+  out << ((h.common.flags & wire::kLeaving) != 0 ? " leaving" : "") << " cumulative "
+      << h.cumulative.value() << " echo " << h.echo_psn.value() << " map";
   std::size_t at = sizeof h;
   for (int i = 0; i < h.sack_words && at + 8 <= packet.size(); ++i, at += 8) {
     boost::endian::big_uint64_buf_t word;

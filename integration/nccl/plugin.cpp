@@ -221,6 +221,7 @@ abi::Result close_receive(void* connection) {
   return guarded([&] {
     const std::unique_ptr<End> end(static_cast<End*>(connection));
     end->nic->with([&](Core& core) { core.close(*end->receives); });
+    end->nic->finish_closing();
     return abi::kSuccess;
   });
 }

@@ -24,6 +24,7 @@
 #include "srd/io/udp_io.hpp"
 #include "srd/net/address_text.hpp"
 #include "srd/run/clock.hpp"
+#include "srd/run/last_rounds.hpp"
 #include "srd/wire/srd_codec.hpp"
 #include "srd/wire/srd_header.hpp"
 
@@ -279,20 +280,21 @@ void PluginNic::drain(Duration limit) {
     (void)poll();
     srd::give_way();
   }
+  srd::make_last_rounds(*host_);
 }
 
 void PluginNic::finish_closing() {
   constexpr Duration kPatience = std::chrono::seconds{1};
   const TimePoint begin = srd::monotonic_now();
-  const Duration left = kPatience - Duration{waited_.load(std::memory_order_relaxed)};
-  TimePoint now = begin;
-  while (now - begin < left &&
-         host_->with([](NetMachine& machine, TimePoint) { return machine.core().is_closing(); })) {
+  const TimePoint end = begin + kPatience - Duration{waited_.load(std::memory_order_relaxed)};
+  while (srd::monotonic_now() < end && with([](Core& core) { return core.is_closing(); })) {
     (void)poll();
     srd::give_way();
-    now = srd::monotonic_now();
   }
-  waited_.fetch_add(nanoseconds(now - begin), std::memory_order_relaxed);
+  if (srd::monotonic_now() < end && !with([](Core& core) { return core.has_connections(); })) {
+    srd::make_last_rounds(*host_);
+  }
+  waited_.fetch_add(nanoseconds(srd::monotonic_now() - begin), std::memory_order_relaxed);
 }
 
 // Appends one line of JSON; several processes may name the same file. look() takes no action on the

@@ -71,10 +71,12 @@ class PluginNic {
   // memory, and calls nothing once it was told the end of its last request: the background thread
   // takes over then.
   void tell_early() { tells_early_ = true; }
-  // Polls until what was sent has been acknowledged, for `limit` at the most.
+  // Polls until what was sent has been acknowledged, for `limit` at the most, and then until peers
+  // have heard of what came from them: the process may end now.
   void drain(Duration limit);
-  // Polls until what closed connections have sent has been acknowledged: this may be the last call
-  // before the process ends. All such waits together are bounded.
+  // A connection was closed. Polls until what closed ones have sent has been acknowledged, and,
+  // after the last one, until peers have heard of what came from them: NCCL may know no finalize(),
+  // so this may be the last call before the process ends. All such waits together are bounded.
   void finish_closing();
   // Called in the child of a fork: nothing of this PluginNic may be touched afterwards, not even
   // destroyed.

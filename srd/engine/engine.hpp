@@ -98,6 +98,12 @@ class Engine final : public Machine {
   // (`known`), or refuse it.
   void acquaint(std::uint32_t domain, const Address& address, bool known);
 
+  // The process is about to end, and nobody will answer for it. Each peer is told again what it may
+  // not have heard, and asked whether it has; to be repeated as long as there are such peers.
+  void take_leave(TimePoint now);
+  // A peer that lives may not have heard of all that has come from it.
+  [[nodiscard]] bool is_awaited() const;
+
   [[nodiscard]] MemoryTable& memory() { return parts_.memory; }
   [[nodiscard]] const EngineConfig& config() const { return parts_.config; }
   [[nodiscard]] const Counters& counters() const { return parts_.counters; }
@@ -125,6 +131,7 @@ class Engine final : public Machine {
   void on_data(TimePoint now, Peer& peer, const wire::DataHeader& header, const RxPacket& packet);
   void on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& header,
                   const RxPacket& packet);
+  void on_ack(TimePoint now, Peer& peer, const wire::ParsedPacket& parsed, const RxPacket& packet);
   void on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequest& request);
   void on_stale_notice(TimePoint now, Peer& peer, Life source, Life destination, Life refused);
   [[nodiscard]] bool meet_life(TimePoint now, Peer& peer, Life source, Life destination, bool asks);

@@ -61,6 +61,24 @@ class PeerTable {
   [[nodiscard]] Peer& operator[](PeerId id) { return peers_[id.value()]; }
   [[nodiscard]] const Peer& operator[](PeerId id) const { return peers_[id.value()]; }
 
+  // Every record in use.
+  template <class F>
+  void each(F&& f) {
+    for (std::uint32_t i = 0; i < peers_.capacity(); ++i) {
+      if (knows(PeerId{i})) {
+        f(peers_[i]);
+      }
+    }
+  }
+  template <class F>
+  void each(F&& f) const {
+    for (std::uint32_t i = 0; i < peers_.capacity(); ++i) {
+      if (knows(PeerId{i})) {
+        f(peers_[i]);
+      }
+    }
+  }
+
   // A hint: find() or peek() will be called soon.
   void prefetch(const PeerKey& key) const { by_key_.prefetch(key); }
 

@@ -99,11 +99,7 @@ bool outlives_restart(const Work& work) {
   }
   switch (parsed.type()) {
     case PacketType::ack:
-      if (peer.sender) {
-        peer.sender->on_ack(now, arrival_of(now, packet), parsed);
-      } else {
-        parts_.counters.drop(DropReason::ack_for_nothing);
-      }
+      on_ack(now, peer, parsed, packet);
       return;
     case PacketType::credit_request:
       on_credit_request(now, peer, parsed.credit_request());
@@ -200,6 +196,21 @@ void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   }
 }
 
+[[gnu::always_inline]] inline void Engine::on_ack(TimePoint now, Peer& peer,
+                                                  const wire::ParsedPacket& parsed,
+                                                  const RxPacket& packet) {
+  if (!peer.sender) {
+    parts_.counters.drop(DropReason::ack_for_nothing);
+    return;
+  }
+  peer.sender->on_ack(now, arrival_of(now, packet), parsed);
+  // [wire 4.10]
+  if (parsed.has(wire::kLeaving)) [[unlikely]] {
+    peer.receiver.note_leave();
+    peer.sender->say_heard(now);
+  }
+}
+
 // Each request is answered, so that a sender whose turn is far away knows that it was heard. A
 // receiver that does not ration grants everything. [wire 4.8]
 void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequest& request) {
@@ -214,6 +225,7 @@ void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequ
                                                    const wire::DataHeader& header,
                                                    const RxPacket& packet) {
   if (header.common.type == static_cast<std::uint8_t>(PacketType::probe)) {
+    peer.receiver.window().note_una(Psn{header.psn.value()});
     note_arrival(now, peer, header, packet, true);
     return;
   }

@@ -31,12 +31,24 @@ class ReceiveWindow {
   [[nodiscard]] Psn top() const { return top_; }
   [[nodiscard]] std::uint64_t word(Psn psn) const { return bits_.word(psn); }
 
+  // The sender has heard of all that was accepted, as far as is known here.
+  [[nodiscard]] bool all_heard() const { return una_ == top_; }
+  // The sender's `una` in a packet that moves nothing.
+  void note_una(Psn una) {
+    if (una_.before(una) && !top_.before(una)) {
+      una_ = una;
+    }
+  }
+
   // The sender has no interest in numbers before `una` any more. [wire 4.1]
   void advance(Psn una) {
     if (!open_) {
       open_ = true;
-      base_ = top_ = una;
+      una_ = base_ = top_ = una;
       return;
+    }
+    if (una_.before(una)) {
+      una_ = una;
     }
     forget_results_before(una);
     if (!base_.before(una)) {
@@ -125,6 +137,7 @@ class ReceiveWindow {
 
   bool open_ = false;
   std::uint8_t results_used_ = 0;
+  Psn una_;  // the latest that the sender has said
   Psn base_;
   Psn top_;
   PsnBitmap bits_;

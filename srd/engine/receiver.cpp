@@ -80,6 +80,11 @@ void Receiver::note_again(EngineParts& parts, const wire::DataHeader& header, st
   // No acknowledgement of ours is acknowledged, and each takes any path, which may be a dead one.
   // Where queues lose without a report, more packets would make a bad case worse.
   say_twice_ = say_twice_ && (echo_.valid || grant_) && parts.patience.losses_are_reported;
+  if (leaving_) [[unlikely]] {
+    header.common.flags |= wire::kLeaving;
+    said_leave_ = window_.top();
+    leaving_ = false;
+  }
   if (!window_.open() && !mutated(Mutation::acknowledge_without_window)) {
     header.common.flags |= wire::kNoWindow;  // [wire 4.4]
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "srd/engine/immediate_table.hpp"
 #include "srd/engine/owed.hpp"
@@ -104,7 +105,7 @@ class Receiver {
   [[nodiscard]] TimePoint last_heard() const { return std::max(asked_at_, echo_.arrived); }
   // There is something that the next acknowledgement has to say.
   [[nodiscard]] bool owes_ack() const {
-    return echo_.valid || grant_ || say_twice_ || !again_.empty() || !probes_.empty();
+    return echo_.valid || grant_ || say_twice_ || leaving_ || !again_.empty() || !probes_.empty();
   }
   // Whether there is anything that an acknowledgement could say: after a restart there may not be.
   [[nodiscard]] bool can_ack() const { return owes_ack() || window_.open(); }
@@ -116,6 +117,22 @@ class Receiver {
   void steer(wire::CommonHeader& header) const {
     header.destination_qpn = reply_to_.value();
     header.source_qpn = reply_from_.value();
+  }
+
+  // --- The end of either process [wire 4.10]
+  // This one ends. True: the next acknowledgement is to tell the peer so, and asks whether it was
+  // heard.
+  [[nodiscard]] bool take_leave() {
+    const bool was_told = said_leave_ == window_.top();
+    leaving_ = leaving_ || is_awaited() || (window_.open() && !has_left() && !was_told);
+    return leaving_;
+  }
+  // The peer ends: it waits for nothing any more, unless it sends again.
+  void note_leave() { peer_left_ = window_.top(); }
+  [[nodiscard]] bool has_left() const { return peer_left_ == window_.top(); }
+  // The peer may not have heard of all that came from it, and may wait for that.
+  [[nodiscard]] bool is_awaited() const {
+    return window_.open() && !window_.all_heard() && !has_left();
   }
 
   // The peer has restarted: nothing of its former life counts any more.
@@ -131,6 +148,7 @@ class Receiver {
   bool gap_at_end_ = false;          // an acknowledgement that was asked for had to leave gaps
   bool grant_ = false;               // credits are to be told
   bool say_twice_ = false;           // the next acknowledgement
+  bool leaving_ = false;             // the next acknowledgement says that this process ends
   std::uint32_t marked_ = 0;         // accepted packets that carried a congestion mark
   ArrivalOrder order_;
   Qpn reply_to_;
@@ -143,6 +161,9 @@ class Receiver {
   ReceiveWindow window_;
   std::uint32_t demand_ = 0;
   TimePoint asked_at_{};  // when the peer last asked for credits
+  // Where the window ended when this process, and the peer, said that it ends.
+  std::optional<Psn> said_leave_;
+  std::optional<Psn> peer_left_;
   std::unique_ptr<ImmediateTable> immediates_;
 };
 

@@ -1,4 +1,5 @@
-// Owns the replies of an engine: acknowledgements, and notices that a peer speaks to a former life.
+// Owns the replies of an engine: acknowledgements, notices that a peer speaks to a former life, and
+// what is said before the process ends.
 #include "srd/engine/engine.hpp"
 #include "srd/engine/mutation.hpp"
 
@@ -25,6 +26,24 @@ namespace weft::srd {
   forget_stranger(peer);
   parts_.finish(out);
   return true;
+}
+
+void Engine::take_leave(TimePoint at) {
+  const TimePoint now = advance(at);
+  parts_.peers.each([&](Peer& peer) {
+    if (peer.receiver.take_leave()) {
+      parts_.schedule.reply_now(peer);
+    }
+    if (peer.sender && !peer.receiver.has_left()) {
+      peer.sender->take_leave(now);
+    }
+  });
+}
+
+bool Engine::is_awaited() const {
+  bool awaited = false;
+  parts_.peers.each([&](const Peer& peer) { awaited = awaited || peer.receiver.is_awaited(); });
+  return awaited;
 }
 
 // Anybody can send packets that cannot be verified. A peer that has sent nothing else loses its

@@ -75,6 +75,12 @@ class alignas(kCacheLine) Sender {
   // A read that had left has ended.
   void end_read();
 
+  // --- The end of either process (timers.cpp) [wire 4.10]
+  // Tells the peer how far it was heard.
+  void say_heard(TimePoint now);
+  // This process ends: the peer is told once that it needs to repeat nothing.
+  void take_leave(TimePoint now);
+
   // --- The peer
   // A later life of it, or the first one that is known.
   void address(Life life) { header_.destination_life = life.value(); }
@@ -224,6 +230,7 @@ class alignas(kCacheLine) Sender {
 
   // --- The rest
   std::uint32_t reads_outstanding_ = 0;
+  Psn heard_at_leave_;  // `una` when this process said that it ends
   // As they travel in the packets: of the latest probe, and when those of which the answers are
   // waited for were wanted.
   std::uint32_t last_probe_time_ = 0;

@@ -147,6 +147,19 @@ void Sender::want_probes(TimePoint now, std::uint32_t count) {
   last_probe_time_ = probed_since_ = static_cast<std::uint32_t>(nanoseconds(now));
 }
 
+// In a probe, as each of them says how far the sender was told.
+void Sender::say_heard(TimePoint now) {
+  want_probes(now, 1);
+  make_ready();
+}
+
+void Sender::take_leave(TimePoint now) {
+  if (heard_ && heard_at_leave_ != window_.una()) {
+    heard_at_leave_ = window_.una();
+    say_heard(now);
+  }
+}
+
 // Requests whose back-off is over go back to where they came from.
 [[gnu::hot]] void Sender::release_waiting(TimePoint now) {
   const auto is_due = [&](std::uint32_t index) { return parts_.works[index].not_before <= now; };

@@ -30,7 +30,8 @@ constexpr std::uint8_t allowed_flags(std::uint8_t type) {
     case PacketType::probe:
       return kAckRequested | kChecksummed;
     case PacketType::ack:
-      return kChecksummed | kNoWindow | kEchoValid | kEchoCongested | kEchoProbe | kCreditValid;
+      return kLeaving | kChecksummed | kNoWindow | kEchoValid | kEchoCongested | kEchoProbe |
+             kCreditValid;
     case PacketType::stale_life:
     case PacketType::credit_request:
       return kChecksummed;

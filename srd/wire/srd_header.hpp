@@ -31,9 +31,11 @@ enum class PacketType : std::uint8_t {
   credit_request = 18,
 };
 
-// [wire 3.3] Bits of CommonHeader::flags. The upper five mean something else in an ack.
+// [wire 3.3] Bits of CommonHeader::flags. The upper five, and the first, mean something else in an
+// ack.
 enum Flags : std::uint8_t {
   kAckRequested = 0x01,
+  kLeaving = 0x01,
   kImmediate = 0x02,
   kChecksummed = 0x04,
   kLastOfMessage = 0x08,

@@ -89,13 +89,8 @@ class EfaDevice final : public kernel::Device, public srd::Machine {
   [[nodiscard]] nic::Outcome<void> query_qp(const kernel::Qp& qp, std::uint32_t mask,
                                             abi::QueryQp& to) const override;
 
-  // As far as this process could see.
-  [[nodiscard]] bool network_is_perfect() const {
-    const srd::Counters& seen = engine_.counters();
-    return seen.retrans_pkts == 0 && seen.duplicate_pkts == 0 && seen.reordered_pkts == 0;
-  }
-  // Acknowledgements are delayed so that one answers several packets.
-  [[nodiscard]] Duration longest_owed() const { return 2 * engine_.config().ack_delay; }
+  void take_leave(TimePoint now) { engine_.take_leave(now); }
+  [[nodiscard]] bool is_awaited() const { return engine_.is_awaited(); }
   [[nodiscard]] srd::Engine& engine() { return engine_; }
 
  private:

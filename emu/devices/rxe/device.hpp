@@ -105,10 +105,10 @@ class RxeDevice final : public kernel::Device, public srd::Machine {
   [[nodiscard]] std::uint64_t placed_bytes() const { return engine_.counters().placed_bytes; }
   [[nodiscard]] bool idle() const { return engine_.outstanding() == 0; }
   [[nodiscard]] bool awaits_events() const;
-  // As far as this process could see.
-  [[nodiscard]] bool network_is_perfect() const;
-  // Acknowledgements leave at once.
-  [[nodiscard]] static Duration longest_owed() { return {}; }
+  // RoCE has no words for it.
+  static void take_leave(TimePoint /*now*/) {}
+  // Who has missed an answer is not known: anybody may have, where this process has seen a loss.
+  [[nodiscard]] bool is_awaited() const;
 
   // --- Device
   [[nodiscard]] std::uint32_t driver_id() const override { return kDriverId; }

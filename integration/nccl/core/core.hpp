@@ -4,6 +4,7 @@
 // the passing of time does. How an end behaves by itself is in send_comm and receive_comm.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -100,6 +101,13 @@ class Core {
   }
 
   [[nodiscard]] const CoreCounters& counters() { return links_.counters(); }
+  [[nodiscard]] bool has_connections() const {
+    const auto lives = [](const auto& end) {
+      return end != nullptr && end->state != Comm::State::closed;
+    };
+    return std::any_of(senders_.ends.begin(), senders_.ends.end(), lives) ||
+           std::any_of(receivers_.ends.begin(), receivers_.ends.end(), lives);
+  }
   // An eager message of a closed connection is still under way.
   [[nodiscard]] bool is_closing() const { return goodbyes_due_ != 0; }
   // Nothing of ours is on its way.

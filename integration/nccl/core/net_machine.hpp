@@ -72,6 +72,8 @@ class NetMachine final : public srd::Machine {
   [[nodiscard]] const Rma* opened_rma() const { return rma_.get(); }
   // Nothing of ours is on its way.
   [[nodiscard]] bool idle() const { return core_->idle() && (rma_ == nullptr || rma_->idle()); }
+  void take_leave(TimePoint now) { engine_.take_leave(now); }
+  [[nodiscard]] bool is_awaited() const { return engine_.is_awaited(); }
   [[nodiscard]] const srd::Engine& engine() const { return engine_; }
 
  private:

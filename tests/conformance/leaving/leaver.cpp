@@ -1,9 +1,11 @@
-// Owns a rank that sends short messages and leaves: when its sends have ended and its connection is
-// closed, its process ends, without finalize(), which NCCL before 2.28 does not know.
+// Owns a rank that sends or receives a few messages and leaves: when its requests have ended and
+// its connection is closed, its process ends, without finalize(), which NCCL before 2.28 does not
+// know.
 //
-//   weft_nccl_leaver PLUGIN FOLDER sends|receives
+//   weft_nccl_leaver PLUGIN FOLDER short|long sends|receives
 //
-// The other rank posts its receives when the sender has gone. They meet by files in FOLDER.
+// Of short messages the sender leaves first: the receives are posted when it has gone. They meet by
+// files in FOLDER.
 #include <unistd.h>
 
 #include <array>
@@ -21,7 +23,8 @@ using nccl::abi::kSuccess;
 
 constexpr int kVersion = 8;
 constexpr std::size_t kMessages = 16;
-constexpr std::size_t kBytes = 64;
+constexpr std::size_t kShort = 64;
+constexpr std::size_t kLong = 2000;  // waits for its buffer, and for its acknowledgement
 
 void require(bool good, const char* what) {
   if (!good) {
@@ -46,15 +49,15 @@ void make_file(const std::string& path, const Handle& bytes) {
   std::filesystem::rename(path + ".new", path);
 }
 
-void end(Net& net, void* request, const char* what) {
+void end(Net& net, void* request, std::size_t bytes, const char* what) {
   int size = 0;
   for (bool done = false; !done;) {
     require(net.test(request, done, {&size, 1}) == kSuccess, what);
   }
-  require(size == kBytes, "the size of a message");
+  require(size == static_cast<int>(bytes), "the size of a message");
 }
 
-void send_and_leave(Net& net, const std::string& folder) {
+void send(Net& net, const std::string& folder, std::size_t size) {
   await_file(folder + "/handle");
   Handle handle{};
   std::ifstream(folder + "/handle", std::ios::binary)
@@ -63,26 +66,25 @@ void send_and_leave(Net& net, const std::string& folder) {
   while (connection == nullptr) {
     require(net.connect(0, handle, connection) == kSuccess, "connect");
   }
-  std::array<char, kBytes> bytes;
+  std::array<char, kLong> bytes;
   void* memory = nullptr;
-  require(net.register_memory(connection, bytes.data(), kBytes, memory) == kSuccess, "regMr");
+  require(net.register_memory(connection, bytes.data(), size, memory) == kSuccess, "regMr");
   for (std::size_t message = 0; message < kMessages; ++message) {
-    for (std::size_t i = 0; i < kBytes; ++i) {
+    for (std::size_t i = 0; i < size; ++i) {
       bytes[i] = byte_of(message, i);
     }
     void* request = nullptr;
     while (request == nullptr) {
-      require(net.send(connection, {bytes.data(), kBytes, 0, memory}, request) == kSuccess,
-              "isend");
+      require(net.send(connection, {bytes.data(), size, 0, memory}, request) == kSuccess, "isend");
     }
-    end(net, request, "test of an isend");
+    end(net, request, size, "test of an isend");
   }
   require(net.deregister_memory(connection, memory) == kSuccess, "deregMr");
   require(net.close_send(connection) == kSuccess, "closeSend");
   make_file(folder + "/gone", handle);
 }
 
-void receive(Net& net, const std::string& folder) {
+void receive(Net& net, const std::string& folder, std::size_t size) {
   Handle handle{};
   void* listener = nullptr;
   require(net.listen(0, handle, listener) == kSuccess, "listen");
@@ -91,21 +93,25 @@ void receive(Net& net, const std::string& folder) {
   while (connection == nullptr) {
     require(net.accept(listener, connection) == kSuccess, "accept");
   }
-  std::array<char, kBytes> bytes;
+  std::array<char, kLong> bytes;
   void* memory = nullptr;
-  require(net.register_memory(connection, bytes.data(), kBytes, memory) == kSuccess, "regMr");
-  await_file(folder + "/gone");
+  require(net.register_memory(connection, bytes.data(), size, memory) == kSuccess, "regMr");
+  if (size == kShort) {
+    await_file(folder + "/gone");
+  }
   for (std::size_t message = 0; message < kMessages; ++message) {
     void* request = nullptr;
-    const Posted buffer{bytes.data(), kBytes, 0, memory};
+    const Posted buffer{bytes.data(), size, 0, memory};
     while (request == nullptr) {
       require(net.receive(connection, {&buffer, 1}, false, request) == kSuccess, "irecv");
     }
-    end(net, request, "test of an irecv");
-    for (std::size_t i = 0; i < kBytes; ++i) {
+    end(net, request, size, "test of an irecv");
+    for (std::size_t i = 0; i < size; ++i) {
       require(bytes[i] == byte_of(message, i), "the bytes of a message");
     }
   }
+  require(net.deregister_memory(connection, memory) == kSuccess, "deregMr");
+  require(net.close_receive(connection) == kSuccess, "closeRecv");
 }
 
 }  // namespace
@@ -117,8 +123,8 @@ int run(char** words) {
   require(loaded && loaded->net->init() == kSuccess && loaded->net->devices(devices) == kSuccess &&
               devices != 0,
           "no device of the plugin");
-  const bool sends = std::string(words[3]) == "sends";
-  sends ? send_and_leave(*loaded->net, words[2]) : receive(*loaded->net, words[2]);
+  const std::size_t size = std::string(words[3]) == "short" ? kShort : kLong;
+  (std::string(words[4]) == "sends" ? send : receive)(*loaded->net, words[2], size);
   std::printf("all right\n");
   std::fflush(stdout);
   ::_exit(0);
@@ -127,8 +133,8 @@ int run(char** words) {
 }  // namespace weft::collectives
 
 int main(int count, char** words) {
-  if (count != 4) {
-    std::fprintf(stderr, "usage: weft_nccl_leaver PLUGIN FOLDER sends|receives\n");
+  if (count != 5) {
+    std::fprintf(stderr, "usage: weft_nccl_leaver PLUGIN FOLDER short|long sends|receives\n");
     return 2;
   }
   return weft::collectives::run(words);

@@ -56,8 +56,8 @@ class FakeDevice final : public kernel::Device, public srd::Machine {
     return false;
   }
   [[nodiscard]] TimePoint next_timeout() const override { return kNever; }
-  [[nodiscard]] bool network_is_perfect() const { return true; }
-  [[nodiscard]] Duration longest_owed() const { return {}; }
+  void take_leave(TimePoint /*now*/) {}
+  [[nodiscard]] bool is_awaited() const { return false; }
 
   [[nodiscard]] std::size_t packets() const { return packets_; }
 

@@ -123,7 +123,7 @@ TEST(Parse, FlagsThatATypeDoesNotHave) {
     unsigned allowed;
   };
   for (const Case& c : {Case{"send", 0x0F}, Case{"write", 0x2F}, Case{"read_request", 0x05},
-                        Case{"read_response", 0x1D}, Case{"probe", 0x05}, Case{"ack", 0xFC},
+                        Case{"read_response", 0x1D}, Case{"probe", 0x05}, Case{"ack", 0xFD},
                         Case{"stale_life", 0x04}, Case{"credit_request", 0x04}}) {
     for (unsigned bit = 0; bit < 8; ++bit) {
       const unsigned flag = 1U << bit;

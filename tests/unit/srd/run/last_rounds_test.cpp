@@ -2,7 +2,7 @@
 //
 // The machine is busy: between two rounds the process has no core for a millisecond, which is
 // longer than it waits where there is nothing to do.
-#include "emu/devices/last_rounds.hpp"
+#include "srd/run/last_rounds.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,16 +16,16 @@
 
 #include "srd/io/memory_io.hpp"
 
-namespace weft::devices {
+namespace weft::srd {
 namespace {
 
 using std::chrono::milliseconds;
 
 // Has packets to send.
-struct Sender final : srd::Machine {
-  void on_packet(TimePoint /*now*/, const srd::RxPacket& /*packet*/) override { ++received; }
+struct Talker final : Machine {
+  void on_packet(TimePoint /*now*/, const RxPacket& /*packet*/) override { ++received; }
   void on_timeout(TimePoint /*now*/) override {}
-  [[nodiscard]] bool next_transmit(TimePoint /*now*/, srd::TxPacket& out) override {
+  [[nodiscard]] bool next_transmit(TimePoint /*now*/, TxPacket& out) override {
     if (left == 0) {
       return false;
     }
@@ -36,12 +36,22 @@ struct Sender final : srd::Machine {
     return true;
   }
   [[nodiscard]] TimePoint next_timeout() const override { return kNever; }
-  [[nodiscard]] bool network_is_perfect() const { return perfect; }
-  [[nodiscard]] static Duration longest_owed() { return {}; }
+  // A question is a packet, and the peer has heard once `deaf` of them are behind it.
+  void take_leave(TimePoint /*now*/) {
+    if (deaf != 0) {
+      ++left;
+      ++asked;
+      deaf -= deaf == kForEver ? 0 : 1;
+    }
+  }
+  [[nodiscard]] bool is_awaited() const { return deaf != 0; }
+
+  static constexpr int kForEver = -1;
+  int deaf = 0;
+  int asked = 0;
 
   int left = 0;
   int received = 0;
-  bool perfect = true;
 };
 
 struct JumpingTime {
@@ -59,13 +69,13 @@ class LastRounds : public ::testing::Test {
  protected:
   // The carrier has room for so many packets.
   void start(std::size_t room, int left) {
-    srd::MemoryIo::Config far;
+    MemoryIo::Config far;
     far.depth = room;
-    std::tie(own, peer) = srd::MemoryIo::create_pair({}, far);
-    auto machine = std::make_unique<Sender>();
-    sender = machine.get();
-    sender->left = left;
-    auto created = srd::Host<Sender>::create(std::move(machine), std::move(own));
+    std::tie(own, peer) = MemoryIo::create_pair({}, far);
+    auto machine = std::make_unique<Talker>();
+    talker = machine.get();
+    talker->left = left;
+    auto created = Host<Talker>::create(std::move(machine), std::move(own));
     ASSERT_TRUE(created);
     host = std::move(*created);
     // As a round that was made before, such as that in which good-byes were said.
@@ -83,23 +93,23 @@ class LastRounds : public ::testing::Test {
     return time.at - TimePoint{};
   }
 
-  std::unique_ptr<srd::PacketIo> own;
-  std::unique_ptr<srd::PacketIo> peer;
-  std::unique_ptr<srd::Host<Sender>> host;
-  Sender* sender = nullptr;
+  std::unique_ptr<PacketIo> own;
+  std::unique_ptr<PacketIo> peer;
+  std::unique_ptr<Host<Talker>> host;
+  Talker* talker = nullptr;
 };
 
 TEST_F(LastRounds, SendWhatARoundHasNoRoomFor) {
   start(/*room=*/4, /*left=*/200);
   finish([this] { read_all(); });
-  EXPECT_EQ(sender->left, 0);
+  EXPECT_EQ(talker->left, 0);
 }
 
 // 64 packets, however much room there is.
 TEST_F(LastRounds, SendWhatIsTooMuchForOneRound) {
   start(/*room=*/256, /*left=*/2000);
   finish([this] { read_all(); });
-  EXPECT_EQ(sender->left, 0);
+  EXPECT_EQ(talker->left, 0);
 }
 
 // Its reader has no core either: in some rounds nothing moves at all.
@@ -111,13 +121,13 @@ TEST_F(LastRounds, WaitForACarrierThatIsFull) {
       read_all();
     }
   });
-  EXPECT_EQ(sender->left, 0);
+  EXPECT_EQ(talker->left, 0);
 }
 
 TEST_F(LastRounds, EndThoughTheCarrierTakesNothing) {
   start(/*room=*/4, /*left=*/200);
   const Duration took = finish([] {});
-  EXPECT_EQ(sender->left, 196);
+  EXPECT_EQ(talker->left, 196);
   EXPECT_GE(took, milliseconds{100});
   EXPECT_LE(took, milliseconds{103});
 }
@@ -129,7 +139,7 @@ TEST_F(LastRounds, WaitForAThreadThatHasTheNic) {
     std::promise<void> inside;
     std::promise<void> left;
     std::thread keeper([&] {
-      host->with([&](Sender& /*sender*/, TimePoint /*now*/) {
+      host->with([&](Talker& /*talker*/, TimePoint /*now*/) {
         inside.set_value();
         left.get_future().wait();
       });
@@ -149,7 +159,7 @@ TEST_F(LastRounds, WaitForAThreadThatHasTheNic) {
       left.set_value();
       keeper.join();
     } else {
-      EXPECT_EQ(sender->left, 0);
+      EXPECT_EQ(talker->left, 0);
     }
   }
 }
@@ -163,23 +173,33 @@ TEST_F(LastRounds, AreFewWhereNothingIsLeft) {
 TEST_F(LastRounds, AreFewThoughAPeerGoesOn) {
   start(/*room=*/4, /*left=*/0);
   EXPECT_LE(finish([this] {
-              srd::TxPacket packet;
+              TxPacket packet;
               packet.header.fill({});
               packet.header_size = 64;
               EXPECT_EQ(peer->transmit({&packet, 1}), 1U);
             }),
             milliseconds{3});
-  EXPECT_GT(sender->received, 0);
+  EXPECT_GT(talker->received, 0);
 }
 
-// A peer may have missed an acknowledgement, and sends again.
-TEST_F(LastRounds, TakeAMomentInANetworkThatLosesPackets) {
+// It may have missed all that it was told so far.
+TEST_F(LastRounds, EndAsSoonAsThePeerHasHeard) {
   start(/*room=*/4, /*left=*/0);
-  sender->perfect = false;
-  const Duration took = finish([] {});
+  talker->deaf = 3;
+  const Duration took = finish([this] { read_all(); });
+  EXPECT_EQ(talker->asked, 3);
+  EXPECT_GE(took, milliseconds{3});
+  EXPECT_LE(took, milliseconds{7});
+}
+
+TEST_F(LastRounds, AskAPeerThatDoesNotAnswerAFewTimes) {
+  start(/*room=*/4, /*left=*/0);
+  talker->deaf = Talker::kForEver;
+  const Duration took = finish([this] { read_all(); });
+  EXPECT_EQ(talker->asked, 7);
   EXPECT_GE(took, milliseconds{100});
   EXPECT_LE(took, milliseconds{103});
 }
 
 }  // namespace
-}  // namespace weft::devices
+}  // namespace weft::srd

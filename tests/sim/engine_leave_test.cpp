@@ -1,0 +1,200 @@
+// Owns the stories of processes that end: nobody waits for an acknowledgement that died with them.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "tests/support/lab.hpp"
+
+namespace weft::testing {
+namespace {
+
+// Packets that hosts have sent, by kind.
+class Traffic {
+ public:
+  explicit Traffic(world::VirtualNetwork& network) {
+    network.observe([this](TimePoint, world::NetworkEvent event, const auto& packet) {
+      sent_ += event == world::NetworkEvent::sent ? 1 : 0;
+      from_[packet.from % from_.size()] += event == world::NetworkEvent::sent ? 1 : 0;
+    });
+  }
+  [[nodiscard]] int sent() const { return sent_; }
+  [[nodiscard]] int sent_by(const Node& node) const { return from_[node.host()]; }
+
+ private:
+  int sent_ = 0;
+  std::array<int, 4> from_{};
+};
+
+// As make_last_rounds() does it, on the laboratory's clock.
+void leave(Lab& lab, Node& node) {
+  constexpr Duration kLongest = 100ms;
+  const TimePoint begin = lab.now();
+  for (Duration wait = 1ms; lab.now() - begin < kLongest; wait *= 2) {
+    node.engine().take_leave(lab.now());
+    lab.world().pump();
+    if (lab.run_until([&] { return !node.engine().is_awaited(); }, wait)) {
+      break;
+    }
+  }
+  lab.world().pump();
+  lab.crash(node);
+}
+
+TEST(EngineLeave, RepeatsWhatThePeerHasNotHeard) {
+  Pair pair;
+  pair.b.receive();
+  pair.network().lose_next(Packet::ack, 2);
+  const auto sent = pair.a.send(pair.b, "the last one");
+  ASSERT_TRUE(pair.run_until([&] { return !pair.b.inbox().empty(); }));
+  EXPECT_TRUE(pair.b.engine().is_awaited());
+  leave(pair, pair.b);
+  ASSERT_TRUE(pair.run_until_idle());
+  EXPECT_EQ(pair.a.status(sent), Status::ok);
+}
+
+// The answer to the question is lost, too.
+TEST(EngineLeave, AsksAgainWhereTheAnswerIsLost) {
+  Pair pair;
+  pair.b.receive();
+  pair.network().lose_next(Packet::ack, 1);
+  pair.network().lose_next(Packet::probe, 1);
+  const auto sent = pair.a.send(pair.b, "the last one");
+  ASSERT_TRUE(pair.run_until([&] { return !pair.b.inbox().empty(); }));
+  const TimePoint begin = pair.now();
+  leave(pair, pair.b);
+  EXPECT_LT(pair.now() - begin, 4ms);
+  ASSERT_TRUE(pair.run_until_idle());
+  EXPECT_EQ(pair.a.status(sent), Status::ok);
+}
+
+// A question and its answer, and what the other one is told: no more.
+TEST(EngineLeave, TakesARoundTrip) {
+  Pair pair;
+  pair.b.receive();
+  pair.a.receive();
+  pair.a.send(pair.b, "there");
+  pair.b.send(pair.a, "and back");
+  ASSERT_TRUE(pair.run_until_idle());
+  const Traffic traffic(pair.network());
+  const TimePoint begin = pair.now();
+  leave(pair, pair.b);
+  EXPECT_LE(pair.now() - begin, 2 * pair.rtt());
+  pair.run_for(1ms);
+  EXPECT_LE(traffic.sent(), 6);
+}
+
+// Its packets would meet nobody.
+TEST(EngineLeave, SaysNothingToAPeerThatHasLeft) {
+  Pair pair;
+  pair.b.receive();
+  pair.a.receive();
+  pair.a.send(pair.b, "there");
+  pair.b.send(pair.a, "and back");
+  ASSERT_TRUE(pair.run_until_idle());
+  leave(pair, pair.b);
+  pair.run_for(1ms);
+  const Traffic traffic(pair.network());
+  const TimePoint begin = pair.now();
+  leave(pair, pair.a);
+  EXPECT_EQ(traffic.sent_by(pair.a), 0);
+  EXPECT_EQ(pair.now(), begin);
+}
+
+TEST(EngineLeave, DoesNotWaitForAPeerThatLeavesAtTheSameTime) {
+  Pair pair;
+  pair.b.receive();
+  pair.a.receive();
+  pair.a.send(pair.b, "there");
+  pair.b.send(pair.a, "and back");
+  ASSERT_TRUE(pair.run_until_idle());
+  pair.a.engine().take_leave(pair.now());
+  pair.b.engine().take_leave(pair.now());
+  ASSERT_TRUE(
+      pair.run_until([&] { return !pair.a.engine().is_awaited() && !pair.b.engine().is_awaited(); },
+                     2 * pair.rtt()));
+}
+
+// The last connection was closed, and then another one was opened.
+TEST(EngineLeave, IsForgottenWhenWorkGoesOn) {
+  Pair pair;
+  pair.b.receive(2);
+  pair.a.send(pair.b, "first");
+  ASSERT_TRUE(pair.run_until_idle());
+  pair.a.engine().take_leave(pair.now());
+  pair.b.engine().take_leave(pair.now());
+  ASSERT_TRUE(pair.run_until_idle());
+  pair.network().lose_next(Packet::ack, 2);
+  const auto sent = pair.a.send(pair.b, "second");
+  ASSERT_TRUE(pair.run_until([&] { return pair.b.inbox().size() == 2; }));
+  leave(pair, pair.b);
+  ASSERT_TRUE(pair.run_until_idle());
+  EXPECT_EQ(pair.a.status(sent), Status::ok);
+}
+
+TEST(EngineLeave, OfADeadPeerEndsAfterAWhile) {
+  Pair pair;
+  pair.b.receive();
+  pair.a.send(pair.b, "the last one");
+  ASSERT_TRUE(pair.run_until([&] { return !pair.b.inbox().empty(); }));
+  pair.crash(pair.a);
+  const Traffic traffic(pair.network());
+  const TimePoint begin = pair.now();
+  leave(pair, pair.b);
+  EXPECT_GE(pair.now() - begin, 100ms);
+  EXPECT_LE(pair.now() - begin, 200ms);
+  EXPECT_LE(traffic.sent(), 9);
+}
+
+// [wire 4.10] Each ends as soon as it has all, in its own time.
+class EngineLeaveIn : public ::testing::TestWithParam<double> {};
+INSTANTIATE_TEST_SUITE_P(Loss, EngineLeaveIn, ::testing::Values(0.01, 0.1, 0.2));
+
+TEST_P(EngineLeaveIn, ALossyNetworkNoRequestFails) {
+  constexpr std::size_t kMessages = 5;
+  int failed = 0;
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    LabConfig config = lab_config();
+    config.seed = seed;
+    config.link.loss = GetParam();
+    config.link.reorder = 0.1;
+    Lab lab(3, config);
+    std::array<std::vector<std::uint64_t>, 3> requests;
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      lab[i].receive(2 * kMessages);
+    }
+    for (std::size_t n = 0; n < kMessages; ++n) {
+      for (std::uint32_t i = 0; i < 3; ++i) {
+        requests[i].push_back(lab[i].send(lab[(i + 1) % 3], "on"));
+        requests[i].push_back(lab[i].send(lab[(i + 2) % 3], "on"));
+      }
+    }
+    const auto is_done = [&](std::uint32_t i) {
+      return lab[i].inbox().size() == 2 * kMessages && lab[i].outstanding() == 0;
+    };
+    std::array<bool, 3> gone{};
+    for (int left = 3; left != 0;) {
+      const auto next = [&] {
+        for (std::uint32_t i = 0; i < 3; ++i) {
+          if (!gone[i] && is_done(i)) {
+            return i;
+          }
+        }
+        return 3U;
+      };
+      ASSERT_TRUE(lab.run_until([&] { return next() != 3U; }, 100s)) << "seed " << seed;
+      const std::uint32_t i = next();
+      for (const std::uint64_t one : requests[i]) {
+        failed += lab[i].status(one) == Status::ok ? 0 : 1;
+      }
+      gone[i] = true;
+      --left;
+      leave(lab, lab[i]);
+    }
+  }
+  EXPECT_EQ(failed, 0);
+}
+
+}  // namespace
+}  // namespace weft::testing
