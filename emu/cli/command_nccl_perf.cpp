@@ -16,10 +16,12 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "emu/attach/protocol.hpp"
 #include "emu/cli/commands.hpp"
 #include "emu/cli/complain.hpp"
 #include "emu/cli/help.hpp"
@@ -51,6 +53,7 @@ struct Options {
   std::string algorithm = "ring";
   std::string protocol = "simple";
   bool through_weftd = false;
+  std::size_t rails = 1;
   std::string topology;
   std::uint64_t seed = 1;
   double dilation = 1;
@@ -201,6 +204,13 @@ std::string mistake_in(const Options& options) {
   if (options.io == "udp" && (!options.topology.empty() || !options.faults.empty())) {
     return "a topology and faults need --io ring";
   }
+  if (options.rails > 1 && (options.io == "udp" || options.plugin != "weft")) {
+    return "--rails are of the network of weft's plugin, with --io ring";
+  }
+  const std::set<std::uint32_t> devices(session.devices.begin(), session.devices.end());
+  if (devices.size() != session.devices.size()) {
+    return "--device names one twice";
+  }
   return {};
 }
 
@@ -309,6 +319,7 @@ int run_nccl_perf(Options options) {
   std::optional<launch::PrivateWeftd> weftd;
   if (options.io == "ring" && options.plugin == "weft") {
     weftd.emplace(unwrap(launch::PrivateWeftd::start({.hosts = processes,
+                                                      .nics = options.rails,
                                                       .direct_rings = !options.through_weftd,
                                                       .topology = options.topology,
                                                       .seed = options.seed,
@@ -381,7 +392,14 @@ void add_ground(CLI::App& command, Options& options) {
   CLI::Option* const compare =
       command.add_flag("--compare", options.compare,
                        "Run weft, weft on one path, tcp and memory in turn, and show their times");
-  compare->excludes(plugin)->excludes(version);
+  CLI::Option* const device =
+      command
+          .add_option(
+              "--device", options.session.devices,
+              "Numbers of the plugin's devices, such as 0,2, which channels take in turn [all]")
+          ->delimiter(',')
+          ->type_name("UINT,...");
+  compare->excludes(plugin)->excludes(version)->excludes(device);
   command.add_option("--rounds", options.rounds, "Of --compare: times that each of them runs")
       ->needs(compare)
       ->check(CLI::Range(1U, 1000U))
@@ -399,9 +417,15 @@ void add_ground(CLI::App& command, Options& options) {
       ->capture_default_str();
   command.add_flag("--through-weftd", options.through_weftd,
                    "Let every packet pass weftd instead of a direct ring");
+  CLI::Option* const rails =
+      command
+          .add_option("--nics,--rails", options.rails, "NICs (rails) of every host, each a device")
+          ->check(CLI::Range(std::size_t{1}, attach::kMaxNicsPerHost))
+          ->capture_default_str();
   command
       .add_option("--topology", options.topology, "File that describes the network between them")
-      ->check(CLI::ExistingFile);
+      ->check(CLI::ExistingFile)
+      ->excludes(rails);
   command.add_option("--fault", options.faults, "As in `weft fault --help`")
       ->allow_extra_args(false);
   command.add_option("--seed", options.seed, "Seed of everything that the network draws by lot");

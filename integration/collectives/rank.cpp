@@ -8,6 +8,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 
@@ -24,10 +25,21 @@ Rank::Rank(Net& net, Board& board, const RankConfig& config)
   if (devices <= 0) {
     throw std::runtime_error("the plugin has no device");
   }
-  Properties properties;
-  require(net_.properties(0, properties), "getProperties");
-  if ((properties.pointers & nccl::abi::kHostMemory) == 0) {
-    throw std::runtime_error("the plugin's device takes no host memory");
+  if (config_.devices.empty()) {
+    config_.devices.resize(static_cast<std::size_t>(devices));
+    std::iota(config_.devices.begin(), config_.devices.end(), 0U);
+  }
+  for (const std::uint32_t device : config_.devices) {
+    if (device >= static_cast<std::uint32_t>(devices)) {
+      throw std::runtime_error("there is no device " + std::to_string(device) +
+                               ": the plugin has " + std::to_string(devices));
+    }
+    Properties properties;
+    require(net_.properties(static_cast<int>(device), properties), "getProperties");
+    if ((properties.pointers & nccl::abi::kHostMemory) == 0) {
+      throw std::runtime_error("device " + std::to_string(device) + ", " + properties.name +
+                               ", takes no host memory");
+    }
   }
 }
 
@@ -129,7 +141,7 @@ void Rank::plan(const std::vector<RankProgram>& programs, std::vector<Making>& s
       }
       receives.push_back({key, buffer, &board_.mail(peer, config_.rank, channel)});
       Making& one = receives.back();
-      require(net_.listen(0, one.handle, one.listener), "listen");
+      require(net_.listen(device_of(key), one.handle, one.listener), "listen");
       one.mail->handle = one.handle;
       one.mail->ready.store(true, std::memory_order_release);
     }
@@ -157,7 +169,7 @@ void Rank::connect(const Problem& problem) {
         // handle, and finds it there in the next call.
         one.handle = one.told ? one.handle : one.mail->handle;
         one.told = true;
-        require(net_.connect(0, one.handle, one.connection), "connect");
+        require(net_.connect(device_of(one.key), one.handle, one.connection), "connect");
       }
     }
     for (Making& one : receives) {

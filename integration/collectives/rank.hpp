@@ -24,6 +24,7 @@ struct RankConfig {
   std::uint32_t ranks = 2;
   std::uint32_t rank = 0;
   std::uint32_t channels = 2;
+  std::vector<std::uint32_t> devices{};  // of the plugin's that are used; empty: all
   Buffers buffers{};
   Type type = Type::float32;
   Reduction reduction = Reduction::sum;
@@ -56,6 +57,13 @@ class Rank {
 
   [[nodiscard]] std::uint32_t channel_of(const RankProgram& program) const {
     return program.point_to_point ? config_.channels : program.channel;
+  }
+  // Channels take the devices in turn, as those that NCCL finds for several NICs; so do the pairs
+  // of point-to-point operations. Both ends of a connection take the same.
+  [[nodiscard]] int device_of(const Key& key) const {
+    const auto [peer, channel] = key;
+    const std::uint32_t turn = channel < config_.channels ? channel : config_.rank + peer;
+    return static_cast<int>(config_.devices[turn % config_.devices.size()]);
   }
   struct Making;
   void plan(const std::vector<RankProgram>& programs, std::vector<Making>& sends,

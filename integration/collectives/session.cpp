@@ -53,6 +53,7 @@ class Session {
                {.ranks = options.ranks,
                 .rank = rank,
                 .channels = options.channels,
+                .devices = options.devices,
                 .buffers = options.buffers,
                 .type = options.type,
                 .reduction = options.reduction,

@@ -26,6 +26,7 @@ struct SessionOptions {
   std::uint32_t ranks = 2;
   std::uint32_t threads = 1;  // ranks of a process
   std::uint32_t channels = 2;
+  std::vector<std::uint32_t> devices{};  // empty: all of the plugin's
   Algorithm algorithm = Algorithm::ring;
   Protocol protocol = Protocol::simple;
   Buffers buffers{};

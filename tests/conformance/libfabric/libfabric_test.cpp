@@ -28,11 +28,27 @@ constexpr Network kDying{
 constexpr Network kBase{"Base", "--device efa:base", ""};
 
 // One case on `ranks` hosts, which meet in a folder of their own.
-Outcome run_case(const Network& network, const std::string& name, int ranks = 2) {
+Outcome run_with_seed(const Network& network, const std::string& name, int ranks, int seed) {
   return run_shell(
       "dir=$(mktemp -d) && WEFT_CASE_DIR=$dir WEFT_CASE_RANKS=" + std::to_string(ranks) + " " +
       network.patience + " timeout 180 " WEFT_PROGRAM " run --json -n " + std::to_string(ranks) +
-      " " + network.arguments + " -- " WEFT_PEER " " + name + "; code=$?; rm -r $dir; exit $code");
+      " --seed " + std::to_string(seed) + " " + network.arguments + " -- " WEFT_PEER " " + name +
+      "; code=$?; rm -r $dir; exit $code");
+}
+
+// Retransmissions end a case that loses packets, but a busy machine has some without a loss: then
+// another seed is tried.
+Outcome run_case(const Network& network, const std::string& name, int ranks = 2) {
+  constexpr int kSeeds = 5;
+  Outcome outcome;
+  for (int seed = 1; seed <= kSeeds; ++seed) {
+    outcome = run_with_seed(network, name, ranks, seed);
+    if (outcome.code != 0 || network.name != std::string(kLoss.name) ||
+        dropped(outcome.output, "loss") != 0) {
+      break;
+    }
+  }
+  return outcome;
 }
 
 // The network did what it is there for.
