@@ -2,6 +2,7 @@
 // that drive them.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -21,10 +22,9 @@ namespace weft::devices {
 class NicRunner : public kernel::Runner {
  public:
   [[nodiscard]] virtual kernel::Device& device() = 0;
-  // Before the process ends: sends what is left to send and the acknowledgements that are owed, and
-  // in a network that loses packets stays a moment to answer what peers send again. Waits for no
+  // Before the process ends, and until then at the most: srd::make_last_rounds(). Waits for no
   // lock: its holder may be this very thread, below a signal handler.
-  virtual void finish_before_exit() = 0;
+  virtual void finish_before_exit(TimePoint limit) = 0;
   // As exclusively(), after a round of progress; but if another thread has the device, nothing is
   // done. True: it was done.
   [[nodiscard]] virtual bool try_exclusively(const std::function<void()>& work) = 0;
@@ -102,7 +102,9 @@ class DeviceRunner final : public NicRunner {
   }
 
   [[nodiscard]] kernel::Device& device() override { return *device_; }
-  void finish_before_exit() override { srd::make_last_rounds(*host_); }
+  void finish_before_exit(TimePoint limit) override {
+    srd::make_last_rounds(*host_, std::max<Duration>(limit - srd::monotonic_now(), {}));
+  }
   [[nodiscard]] bool held_here() const override { return host_->held_here(); }
   void abandon() override { host_->abandon(); }
   void kick() override { host_->kick(); }

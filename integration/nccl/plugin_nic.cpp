@@ -291,10 +291,14 @@ void PluginNic::finish_closing() {
     (void)poll();
     srd::give_way();
   }
-  if (srd::monotonic_now() < end && !with([](Core& core) { return core.has_connections(); })) {
+  const TimePoint closed = srd::monotonic_now();
+  waited_.fetch_add(nanoseconds(closed - begin), std::memory_order_relaxed);
+  // Apart from that patience: peers that do not answer must not use up what messages need.
+  const bool may_ask = Duration{asked_.load(std::memory_order_relaxed)} < kPatience;
+  if (may_ask && with_machine([](NetMachine& machine) { return machine.stop_watching(); })) {
     srd::make_last_rounds(*host_);
+    asked_.fetch_add(nanoseconds(srd::monotonic_now() - closed), std::memory_order_relaxed);
   }
-  waited_.fetch_add(nanoseconds(srd::monotonic_now() - begin), std::memory_order_relaxed);
 }
 
 // Appends one line of JSON; several processes may name the same file. look() takes no action on the

@@ -88,7 +88,9 @@ class PluginNic {
 
   std::atomic<std::uint32_t> open_{0};  // requests
   std::atomic<bool> tells_early_{false};
-  std::atomic<std::int64_t> waited_{0};  // ns, in finish_closing()
+  // ns, in finish_closing(): until messages were acknowledged, and with asking peers.
+  std::atomic<std::int64_t> waited_{0};
+  std::atomic<std::int64_t> asked_{0};
   std::unique_ptr<Host> host_;
   std::unique_ptr<srd::BackgroundThread<NetMachine>> background_;
 };

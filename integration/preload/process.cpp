@@ -187,9 +187,10 @@ void at_exit() {
   if (self.connections != nullptr && !self.connections->held_here()) {
     self.connections->leave();
   }
+  const TimePoint end = srd::monotonic_now() + srd::kLongestEnd;
   for (const auto& nic : self.nics) {
     if (nic.runner != nullptr) {
-      nic.runner->finish_before_exit();
+      nic.runner->finish_before_exit(end);
     }
   }
 }

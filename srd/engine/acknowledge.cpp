@@ -26,7 +26,7 @@ constexpr std::uint64_t low_bits(std::uint32_t count) {
 
 }  // namespace
 
-[[gnu::hot]] void Sender::on_ack(TimePoint now, TimePoint arrived,
+[[gnu::hot]] bool Sender::on_ack(TimePoint now, TimePoint arrived,
                                  const wire::ParsedPacket& packet) {
   const wire::AckHeader header = packet.ack();
   // [wire 4.4] Without a window the peer can speak of the echo only: its numbers begin nowhere.
@@ -34,11 +34,11 @@ constexpr std::uint64_t low_bits(std::uint32_t count) {
   const Psn cumulative = has_window ? Psn{header.cumulative.value()} : window_.una();
   if (window_.next().before(cumulative)) {
     parts_.counters.drop(DropReason::ack_not_sent);
-    return;
+    return false;
   }
   if (cumulative.before(window_.una()) && window_.una().minus(cumulative) >= PsnBitmap::kBits) {
     parts_.counters.drop(DropReason::ack_for_nothing);
-    return;
+    return false;
   }
   ++parts_.counters.acks_received;
   prefetch(&cc_, sizeof cc_);
@@ -77,6 +77,7 @@ constexpr std::uint64_t low_bits(std::uint32_t count) {
   if (window_.bytes_in_flight() != 0) {
     parts_.schedule.arm(peer_, timer_.tail_probe_due(parts_.patience));
   }
+  return true;
 }
 
 [[gnu::always_inline]] inline void Sender::take_echo(TimePoint now, TimePoint arrived,

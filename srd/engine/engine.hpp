@@ -98,11 +98,13 @@ class Engine final : public Machine {
   // (`known`), or refuse it.
   void acquaint(std::uint32_t domain, const Address& address, bool known);
 
-  // The process is about to end, and nobody will answer for it. Each peer is told again what it may
-  // not have heard, and asked whether it has; to be repeated as long as there are such peers.
-  void take_leave(TimePoint now);
-  // A peer that lives may not have heard of all that has come from it.
+  // The process is about to end, and nobody will answer for it. Each peer is told so, and again
+  // what it may not have heard, and asked whether it has.
+  void take_leave(TimePoint now, Leave how);
+  // A peer that lives may not have heard of all that came from it before.
   [[nodiscard]] bool is_awaited() const;
+  // Peers that did not answer are not waited for any more, unless they send again.
+  void stop_waiting();
 
   [[nodiscard]] MemoryTable& memory() { return parts_.memory; }
   [[nodiscard]] const EngineConfig& config() const { return parts_.config; }
@@ -154,11 +156,13 @@ class Engine final : public Machine {
   void build_ack(TimePoint now, Peer& peer, TxPacket& out);
   [[nodiscard]] PathId reply_path(TimePoint now, Peer& peer);
   void build_stale_notice(Peer& peer, TxPacket& out);
+  [[nodiscard]] static bool is_given_up(const Peer& peer);
 
   // The latest `now`: for an engine time never goes backwards.
   TimePoint advance(TimePoint now) { return latest_ = std::max(latest_, now); }
 
   TimePoint latest_ = TimePoint::min();
+  bool leaves_ = false;         // take_leave() was called
   TimePoint granted_at_{};      // when grants were looked for, at the latest ...
   TimePoint granting_since_{};  // ... and since when without a pause
   EngineParts parts_;

@@ -199,15 +199,17 @@ void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
 [[gnu::always_inline]] inline void Engine::on_ack(TimePoint now, Peer& peer,
                                                   const wire::ParsedPacket& parsed,
                                                   const RxPacket& packet) {
-  if (!peer.sender) {
+  const bool leaving = parsed.has(wire::kLeaving);
+  if (!peer.sender && !leaving) {
     parts_.counters.drop(DropReason::ack_for_nothing);
     return;
   }
-  peer.sender->on_ack(now, arrival_of(now, packet), parsed);
-  // [wire 4.10]
-  if (parsed.has(wire::kLeaving)) [[unlikely]] {
-    peer.receiver.note_leave();
-    peer.sender->say_heard(now);
+  const bool counts = !peer.sender || peer.sender->on_ack(now, arrival_of(now, packet), parsed);
+  if (leaving && counts) [[unlikely]] {  // [wire 4.10]
+    peer.receiver.note_leave(parsed.ack().next.value());
+    if (peer.sender) {
+      peer.sender->say_heard(now);
+    }
   }
 }
 

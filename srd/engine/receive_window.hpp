@@ -31,8 +31,8 @@ class ReceiveWindow {
   [[nodiscard]] Psn top() const { return top_; }
   [[nodiscard]] std::uint64_t word(Psn psn) const { return bits_.word(psn); }
 
-  // The sender has heard of all that was accepted, as far as is known here.
-  [[nodiscard]] bool all_heard() const { return una_ == top_; }
+  // The sender has heard that every number before this one is settled.
+  [[nodiscard]] Psn una() const { return una_; }
   // The sender's `una` in a packet that moves nothing.
   void note_una(Psn una) {
     if (una_.before(una) && !top_.before(una)) {

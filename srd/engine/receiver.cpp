@@ -82,7 +82,8 @@ void Receiver::note_again(EngineParts& parts, const wire::DataHeader& header, st
   say_twice_ = say_twice_ && (echo_.valid || grant_) && parts.patience.losses_are_reported;
   if (leaving_) [[unlikely]] {
     header.common.flags |= wire::kLeaving;
-    said_leave_ = window_.top();
+    header.next = next_;
+    said_ = next_;
     leaving_ = false;
   }
   if (!window_.open() && !mutated(Mutation::acknowledge_without_window)) {

@@ -120,25 +120,40 @@ class Receiver {
   }
 
   // --- The end of either process [wire 4.10]
-  // This one ends. True: the next acknowledgement is to tell the peer so, and asks whether it was
-  // heard.
-  [[nodiscard]] bool take_leave() {
-    const bool was_told = said_leave_ == window_.top();
-    leaving_ = leaving_ || is_awaited() || (window_.open() && !has_left() && !was_told);
+  // This one ends; `next` is the number of the next packet to the peer. True: the next
+  // acknowledgement is to tell the peer so, and asks whether it was heard.
+  [[nodiscard]] bool take_leave(Leave how, Psn next) {
+    if (how == Leave::begin) {
+      awaited_to_ = window_.open() ? std::optional(window_.top()) : std::nullopt;
+    }
+    next_ = low_half(next);
+    const bool again =
+        how == Leave::begin || said_ != next_ || (how == Leave::ask_again && is_awaited(true));
+    leaving_ = leaving_ || (again && !has_left());
     return leaving_;
   }
-  // The peer ends: it waits for nothing any more, unless it sends again.
-  void note_leave() { peer_left_ = window_.top(); }
-  [[nodiscard]] bool has_left() const { return peer_left_ == window_.top(); }
-  // The peer may not have heard of all that came from it, and may wait for that.
-  [[nodiscard]] bool is_awaited() const {
-    return window_.open() && !window_.all_heard() && !has_left();
+  // The peer ends, and has sent no packet with this number yet: it waits for nothing any more.
+  void note_leave(std::uint16_t next) { peer_left_ = next; }
+  // True as long as all that it sent before it said so is here, and nothing else.
+  [[nodiscard]] bool has_left() const {
+    return peer_left_ && (!window_.open() || *peer_left_ == low_half(window_.top()));
   }
+  // The peer may not have heard of all that came from it, and may wait for that. Of a process that
+  // leaves: of all that had come when it began to.
+  [[nodiscard]] bool is_awaited(bool leaves) const {
+    const Psn to = leaves ? awaited_to_.value_or(window_.una()) : window_.top();
+    return window_.open() && window_.una().before(to) && !has_left();
+  }
+  // The peer does not answer: it counts as gone until it sends again.
+  void stop_waiting() { peer_left_ = low_half(window_.top()); }
 
   // The peer has restarted: nothing of its former life counts any more.
   void forget(EngineParts& parts);
 
  private:
+  [[nodiscard]] static std::uint16_t low_half(Psn psn) {
+    return static_cast<std::uint16_t>(psn.value());
+  }
   [[nodiscard]] std::byte* write_map(std::byte* cursor, wire::AckHeader& header) const;
   [[nodiscard]] std::byte* write_results(EngineParts& parts, std::byte* cursor,
                                          wire::AckHeader& header);
@@ -160,10 +175,11 @@ class Receiver {
   OwedList probes_;  // echoes of probes that have not been told
   ReceiveWindow window_;
   std::uint32_t demand_ = 0;
-  TimePoint asked_at_{};  // when the peer last asked for credits
-  // Where the window ended when this process, and the peer, said that it ends.
-  std::optional<Psn> said_leave_;
-  std::optional<Psn> peer_left_;
+  TimePoint asked_at_{};                    // when the peer last asked for credits
+  std::optional<Psn> awaited_to_;           // the window's end when this process began to leave
+  std::uint16_t next_ = 0;                  // to be said when it leaves ...
+  std::optional<std::uint16_t> said_;       // ... what was said, ...
+  std::optional<std::uint16_t> peer_left_;  // ... and what the peer has said
   std::unique_ptr<ImmediateTable> immediates_;
 };
 

@@ -28,23 +28,41 @@ namespace weft::srd {
   return true;
 }
 
-void Engine::take_leave(TimePoint at) {
-  const TimePoint now = advance(at);
+// Whoever has sent to the peer, and nothing came back, has no endpoint to answer from.
+void Engine::take_leave(TimePoint at, Leave how) {
+  (void)advance(at);
+  leaves_ = true;
   parts_.peers.each([&](Peer& peer) {
-    if (peer.receiver.take_leave()) {
-      parts_.schedule.reply_now(peer);
+    if (is_given_up(peer)) {
+      return;
     }
-    if (peer.sender && !peer.receiver.has_left()) {
-      peer.sender->take_leave(now);
+    if (peer.sender && !peer.receiver.window().open()) {
+      peer.receiver.answer(peer.sender->last_to(), peer.sender->last_from());
+    }
+    const bool known = peer.sender || peer.receiver.window().open();
+    if (known && peer.receiver.take_leave(how, peer.sender ? peer.sender->next() : Psn{})) {
+      parts_.schedule.reply_now(peer);
     }
   });
 }
 
 bool Engine::is_awaited() const {
   bool awaited = false;
-  parts_.peers.each([&](const Peer& peer) { awaited = awaited || peer.receiver.is_awaited(); });
+  parts_.peers.each([&](const Peer& peer) {
+    awaited = awaited || (peer.receiver.is_awaited(leaves_) && !is_given_up(peer));
+  });
   return awaited;
 }
+
+void Engine::stop_waiting() {
+  parts_.peers.each([this](Peer& peer) {
+    if (peer.receiver.is_awaited(leaves_)) {
+      peer.receiver.stop_waiting();
+    }
+  });
+}
+
+bool Engine::is_given_up(const Peer& peer) { return peer.sender && peer.sender->muted(); }
 
 // Anybody can send packets that cannot be verified. A peer that has sent nothing else loses its
 // record as soon as it is owed no reply.

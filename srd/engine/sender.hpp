@@ -55,7 +55,8 @@ class alignas(kCacheLine) Sender {
   // --- Packets (transmit.cpp, acknowledge.cpp)
   // Fills `out` with the next packet to the peer, or returns false if none may leave now.
   [[nodiscard]] bool transmit(TimePoint now, TxPacket& out);
-  void on_ack(TimePoint now, TimePoint arrived, const wire::ParsedPacket& packet);
+  // False: it was dropped, and means nothing.
+  [[nodiscard]] bool on_ack(TimePoint now, TimePoint arrived, const wire::ParsedPacket& packet);
   // Bytes of a read have come.
   void on_response(TimePoint now) { timer_.on_response(now); }
   void make_ready();
@@ -75,11 +76,13 @@ class alignas(kCacheLine) Sender {
   // A read that had left has ended.
   void end_read();
 
-  // --- The end of either process (timers.cpp) [wire 4.10]
-  // Tells the peer how far it was heard.
+  // --- The end of either process [wire 4.10]
+  // Tells the peer how far it was heard, if there is anything to hear.
   void say_heard(TimePoint now);
-  // This process ends: the peer is told once that it needs to repeat nothing.
-  void take_leave(TimePoint now);
+  // The number of the next packet, and the endpoints of the latest request.
+  [[nodiscard]] Psn next() const { return window_.next(); }
+  [[nodiscard]] Qpn last_to() const { return last_to_; }
+  [[nodiscard]] Qpn last_from() const { return last_from_; }
 
   // --- The peer
   // A later life of it, or the first one that is known.
@@ -230,7 +233,6 @@ class alignas(kCacheLine) Sender {
 
   // --- The rest
   std::uint32_t reads_outstanding_ = 0;
-  Psn heard_at_leave_;  // `una` when this process said that it ends
   // As they travel in the packets: of the latest probe, and when those of which the answers are
   // waited for were wanted.
   std::uint32_t last_probe_time_ = 0;

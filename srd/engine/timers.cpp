@@ -149,14 +149,9 @@ void Sender::want_probes(TimePoint now, std::uint32_t count) {
 
 // In a probe, as each of them says how far the sender was told.
 void Sender::say_heard(TimePoint now) {
-  want_probes(now, 1);
-  make_ready();
-}
-
-void Sender::take_leave(TimePoint now) {
-  if (heard_ && heard_at_leave_ != window_.una()) {
-    heard_at_leave_ = window_.una();
-    say_heard(now);
+  if (window_.next() != parts_.config.first_psn) {
+    want_probes(now, 1);
+    make_ready();
   }
 }
 

@@ -76,6 +76,10 @@ struct TxPacket {
   [[nodiscard]] std::size_t size() const { return header_size + payload_size(); }
 };
 
+// Of a process that ends: it begins to, it asks those again that have not answered, or it only
+// looks whether what it has told is still true. (make_last_rounds())
+enum class Leave : std::uint8_t { begin, ask_again, look };
+
 // No clock, no thread, no socket, no log inside.
 class Machine {
  public:

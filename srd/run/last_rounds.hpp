@@ -5,9 +5,11 @@
 // they have heard, and those that have not are told again.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <thread>
+#include <utility>
 
 #include "srd/base/time.hpp"
 #include "srd/run/clock.hpp"
@@ -21,15 +23,17 @@ struct RealTime {
   static void sleep(Duration time) { std::this_thread::sleep_for(time); }
 };
 
+// A process whose end takes longer is noticed. The last words of thousands of connections take a
+// tenth of it, and the rest is for a busy machine, a reader that is slow, and peers that do not
+// answer.
+inline constexpr Duration kLongestEnd = std::chrono::milliseconds{100};
+
 // M says in addition to what Host asks:
-//   void take_leave(TimePoint now);  tells and asks those peers that may not have heard all
-//   bool is_awaited() const;         there are such peers
+//   void take_leave(TimePoint now, Leave how);  tells and asks peers
+//   bool is_awaited() const;                    some may not have heard all
+//   void stop_waiting();                        those that do not answer count as gone
 template <class M, class Time = RealTime>
-void make_last_rounds(Host<M>& host, Time&& time = {}) {
-  // Where peers do not answer, with more to send than a round takes, or without the NIC. A process
-  // whose end takes longer is noticed; the last words of thousands of connections take a tenth of
-  // it, and the rest is for a busy machine and for a reader that is slow.
-  constexpr std::chrono::milliseconds kMoment{100};
+void make_last_rounds(Host<M>& host, Duration longest = kLongestEnd, Time&& time = {}) {
   constexpr std::chrono::microseconds kMaxBusy{500};  // with peers that only go on sending
   // Doubled each time: seven questions in all.
   constexpr std::chrono::milliseconds kFirstWait{1};
@@ -37,19 +41,25 @@ void make_last_rounds(Host<M>& host, Time&& time = {}) {
   TimePoint now = begin;
   TimePoint ask_at = begin;
   Duration wait = kFirstWait;
+  bool has_begun = false;
   bool stays = true;
   const auto look = [&](M& machine, TimePoint round) {
-    if (now >= ask_at) {
-      machine.take_leave(round);
+    const bool asks = now >= ask_at;
+    const bool begins = !std::exchange(has_begun, true);
+    machine.take_leave(round, begins ? Leave::begin : asks ? Leave::ask_again : Leave::look);
+    if (asks) {
       ask_at = now + wait;
       wait *= 2;
+    }
+    if (now - begin >= longest) {
+      machine.stop_waiting();
     }
     stays = machine.is_awaited() || host.left_unsent();
   };
   for (; !host.held_here(); now = time.now()) {
     stays = true;  // where another thread has the NIC, nobody here knows what is left
     const std::size_t work = host.poll(look);
-    if (now - begin >= (stays ? Duration{kMoment} : work == 0 ? Duration{} : Duration{kMaxBusy})) {
+    if (now - begin >= (stays ? longest : work == 0 ? Duration{} : Duration{kMaxBusy})) {
       return;
     }
     if (work == 0 && stays) {

@@ -93,7 +93,7 @@ struct AckHeader {
   big_uint32_buf_t credit;  // cumulative grant in units of kCreditUnit bytes, modulo 2^32
   std::uint8_t sack_words;  // at most kMaxSackWords
   std::uint8_t results;     // at most kMaxResults
-  big_uint16_buf_t reserved;
+  big_uint16_buf_t next;    // leaving: the sender's own next PSN, modulo 2^16; else 0
   big_uint32_buf_t marked;  // accepted packets that carried CE, cumulative, modulo 2^32
   big_uint32_buf_t wait;    // nanoseconds from the echoed packet's arrival to this ack
 };

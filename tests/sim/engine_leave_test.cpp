@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/lab.hpp"
+#include "tests/support/leaving.hpp"
 
 namespace weft::testing {
 namespace {
@@ -26,21 +26,6 @@ class Traffic {
   int sent_ = 0;
   std::array<int, 4> from_{};
 };
-
-// As make_last_rounds() does it, on the laboratory's clock.
-void leave(Lab& lab, Node& node) {
-  constexpr Duration kLongest = 100ms;
-  const TimePoint begin = lab.now();
-  for (Duration wait = 1ms; lab.now() - begin < kLongest; wait *= 2) {
-    node.engine().take_leave(lab.now());
-    lab.world().pump();
-    if (lab.run_until([&] { return !node.engine().is_awaited(); }, wait)) {
-      break;
-    }
-  }
-  lab.world().pump();
-  lab.crash(node);
-}
 
 TEST(EngineLeave, RepeatsWhatThePeerHasNotHeard) {
   Pair pair;
@@ -109,8 +94,8 @@ TEST(EngineLeave, DoesNotWaitForAPeerThatLeavesAtTheSameTime) {
   pair.a.send(pair.b, "there");
   pair.b.send(pair.a, "and back");
   ASSERT_TRUE(pair.run_until_idle());
-  pair.a.engine().take_leave(pair.now());
-  pair.b.engine().take_leave(pair.now());
+  pair.a.engine().take_leave(pair.now(), srd::Leave::begin);
+  pair.b.engine().take_leave(pair.now(), srd::Leave::begin);
   ASSERT_TRUE(
       pair.run_until([&] { return !pair.a.engine().is_awaited() && !pair.b.engine().is_awaited(); },
                      2 * pair.rtt()));
@@ -120,10 +105,12 @@ TEST(EngineLeave, DoesNotWaitForAPeerThatLeavesAtTheSameTime) {
 TEST(EngineLeave, IsForgottenWhenWorkGoesOn) {
   Pair pair;
   pair.b.receive(2);
+  pair.a.receive();
   pair.a.send(pair.b, "first");
+  pair.b.send(pair.a, "and back");
   ASSERT_TRUE(pair.run_until_idle());
-  pair.a.engine().take_leave(pair.now());
-  pair.b.engine().take_leave(pair.now());
+  pair.a.engine().take_leave(pair.now(), srd::Leave::begin);
+  pair.b.engine().take_leave(pair.now(), srd::Leave::begin);
   ASSERT_TRUE(pair.run_until_idle());
   pair.network().lose_next(Packet::ack, 2);
   const auto sent = pair.a.send(pair.b, "second");

@@ -89,8 +89,9 @@ class EfaDevice final : public kernel::Device, public srd::Machine {
   [[nodiscard]] nic::Outcome<void> query_qp(const kernel::Qp& qp, std::uint32_t mask,
                                             abi::QueryQp& to) const override;
 
-  void take_leave(TimePoint now) { engine_.take_leave(now); }
+  void take_leave(TimePoint now, srd::Leave how) { engine_.take_leave(now, how); }
   [[nodiscard]] bool is_awaited() const { return engine_.is_awaited(); }
+  void stop_waiting() { engine_.stop_waiting(); }
   [[nodiscard]] srd::Engine& engine() { return engine_; }
 
  private:

@@ -106,7 +106,8 @@ class RxeDevice final : public kernel::Device, public srd::Machine {
   [[nodiscard]] bool idle() const { return engine_.outstanding() == 0; }
   [[nodiscard]] bool awaits_events() const;
   // RoCE has no words for it.
-  static void take_leave(TimePoint /*now*/) {}
+  static void take_leave(TimePoint /*now*/, srd::Leave /*how*/) {}
+  static void stop_waiting() {}
   // Who has missed an answer is not known: anybody may have, where this process has seen a loss.
   [[nodiscard]] bool is_awaited() const;
 

@@ -108,6 +108,9 @@ class Core {
     return std::any_of(senders_.ends.begin(), senders_.ends.end(), lives) ||
            std::any_of(receivers_.ends.begin(), receivers_.ends.end(), lives);
   }
+  // Of a process without connections: a watch message finds no receive and is repeated for as long
+  // as it is wanted, also after its peer was told that this process ends.
+  void stop_watching();
   // An eager message of a closed connection is still under way.
   [[nodiscard]] bool is_closing() const { return goodbyes_due_ != 0; }
   // Nothing of ours is on its way.
@@ -192,6 +195,7 @@ class Core {
 
   // watch.cpp
   void check();
+  void take_back_watches();
   template <class C>
   void check_end(C& connection);
   void watch(srd::PeerId peer, const RemoteEnd& partner, Watch& one);

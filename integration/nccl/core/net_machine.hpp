@@ -72,8 +72,17 @@ class NetMachine final : public srd::Machine {
   [[nodiscard]] const Rma* opened_rma() const { return rma_.get(); }
   // Nothing of ours is on its way.
   [[nodiscard]] bool idle() const { return core_->idle() && (rma_ == nullptr || rma_->idle()); }
-  void take_leave(TimePoint now) { engine_.take_leave(now); }
+  // True where nobody is left to watch: no connection is open, and no group.
+  [[nodiscard]] bool stop_watching() {
+    if (core_->has_connections() || (rma_ != nullptr && rma_->has_groups())) {
+      return false;
+    }
+    core_->stop_watching();
+    return true;
+  }
+  void take_leave(TimePoint now, srd::Leave how) { engine_.take_leave(now, how); }
   [[nodiscard]] bool is_awaited() const { return engine_.is_awaited(); }
+  void stop_waiting() { engine_.stop_waiting(); }
   [[nodiscard]] const srd::Engine& engine() const { return engine_; }
 
  private:

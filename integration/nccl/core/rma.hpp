@@ -72,6 +72,7 @@ class Rma {
   void take(const srd::Completion& completion);
   void progress(TimePoint now);
   [[nodiscard]] TimePoint next_timeout() const { return next_check_; }
+  [[nodiscard]] bool has_groups() const { return !groups_.empty(); }
   // No message waits for room.
   [[nodiscard]] bool idle() const { return outbox_.empty(); }
   [[nodiscard]] const RmaCounters& counters() const { return counters_; }

@@ -42,13 +42,23 @@ void Core::check() {
       check_end(*one);
     }
   }
-  // A watch message whose peer has moved again is taken back, so that it is not under way for
-  // nothing.
+  take_back_watches();
+}
+
+// A watch message whose peer has moved again, so that it is not under way for nothing.
+void Core::take_back_watches() {
   for (const auto& [peer, one] : watches_) {
     if (one.under_way && !one.wanted) {
       engine_.flush(srd::PeerId{peer}, links_.watch());
     }
   }
+}
+
+void Core::stop_watching() {
+  for (auto& [peer, one] : watches_) {
+    one.wanted = false;
+  }
+  take_back_watches();
 }
 
 // The message can only fail or stay: the endpoint it goes to has no receives, ever. So "no receive

@@ -56,7 +56,8 @@ class FakeDevice final : public kernel::Device, public srd::Machine {
     return false;
   }
   [[nodiscard]] TimePoint next_timeout() const override { return kNever; }
-  void take_leave(TimePoint /*now*/) {}
+  void take_leave(TimePoint /*now*/, srd::Leave /*how*/) {}
+  void stop_waiting() {}
   [[nodiscard]] bool is_awaited() const { return false; }
 
   [[nodiscard]] std::size_t packets() const { return packets_; }

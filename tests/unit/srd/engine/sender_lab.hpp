@@ -92,7 +92,7 @@ class SenderTest : public ::testing::Test {
     wire::store(bytes.data(), header);
     const auto packet = wire::parse_packet(bytes);
     ASSERT_TRUE(packet.ok());
-    sender_.on_ack(now_, now_, packet);
+    (void)sender_.on_ack(now_, now_, packet);
   }
   // Everything before `cumulative` has arrived, and the numbers in `word`, of the 64 around it.
   void acknowledge(Psn cumulative, std::uint64_t word = 0) { tell(cumulative, word, {}); }
@@ -138,7 +138,7 @@ class SenderTest : public ::testing::Test {
     const auto packet =
         wire::parse_packet(std::span(bytes).first(static_cast<std::size_t>(end - bytes.data())));
     ASSERT_TRUE(packet.ok());
-    sender_.on_ack(now_, now_, packet);
+    (void)sender_.on_ack(now_, now_, packet);
   }
 
   // The next deadline comes, and no answer.

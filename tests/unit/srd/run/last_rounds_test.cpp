@@ -37,18 +37,22 @@ struct Talker final : Machine {
   }
   [[nodiscard]] TimePoint next_timeout() const override { return kNever; }
   // A question is a packet, and the peer has heard once `deaf` of them are behind it.
-  void take_leave(TimePoint /*now*/) {
-    if (deaf != 0) {
+  void take_leave(TimePoint /*now*/, Leave how) {
+    begun += how == Leave::begin ? 1 : 0;
+    if (is_awaited() && how != Leave::look) {
       ++left;
       ++asked;
       deaf -= deaf == kForEver ? 0 : 1;
     }
   }
-  [[nodiscard]] bool is_awaited() const { return deaf != 0; }
+  [[nodiscard]] bool is_awaited() const { return deaf != 0 && !gone; }
+  void stop_waiting() { gone = true; }
 
   static constexpr int kForEver = -1;
   int deaf = 0;
   int asked = 0;
+  int begun = 0;
+  bool gone = false;
 
   int left = 0;
   int received = 0;
@@ -87,9 +91,10 @@ class LastRounds : public ::testing::Test {
     }
   }
   // How long it took.
-  Duration finish(std::function<void()> between_rounds) {
+  Duration finish(std::function<void()> between_rounds, Duration longest = kLongestEnd) {
     JumpingTime time{.between_rounds = std::move(between_rounds)};
-    make_last_rounds(*host, time);
+    make_last_rounds(*host, longest, time);
+    EXPECT_EQ(talker->begun, 1);
     return time.at - TimePoint{};
   }
 
@@ -199,6 +204,15 @@ TEST_F(LastRounds, AskAPeerThatDoesNotAnswerAFewTimes) {
   EXPECT_EQ(talker->asked, 7);
   EXPECT_GE(took, milliseconds{100});
   EXPECT_LE(took, milliseconds{103});
+  EXPECT_TRUE(talker->gone);
+}
+
+// The NICs before it have taken the time.
+TEST_F(LastRounds, AreOneWhereNoTimeIsLeft) {
+  start(/*room=*/4, /*left=*/0);
+  talker->deaf = Talker::kForEver;
+  EXPECT_LE(finish([this] { read_all(); }, {}), milliseconds{2});
+  EXPECT_EQ(talker->asked, 1);
 }
 
 }  // namespace
