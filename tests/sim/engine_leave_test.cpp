@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "srd/wire/srd_header.hpp"
 #include "tests/support/leaving.hpp"
 
 namespace weft::testing {
@@ -85,6 +86,48 @@ TEST(EngineLeave, SaysNothingToAPeerThatHasLeft) {
   leave(pair, pair.a);
   EXPECT_EQ(traffic.sent_by(pair.a), 0);
   EXPECT_EQ(pair.now(), begin);
+}
+
+TEST(EngineLeave, SaysItAgainOnlyWhereItHasSentSomethingSince) {
+  Pair pair;
+  pair.b.receive(2);
+  pair.a.send(pair.b, "there");
+  ASSERT_TRUE(pair.run_until_idle());
+  say_last_words(pair, pair.a);
+  ASSERT_TRUE(pair.run_until_idle());
+  const Traffic traffic(pair.network());
+  const auto look = [&] {
+    pair.a.engine().take_leave(pair.now(), srd::Leave::look);
+    pair.run_for(1ms);
+    return traffic.sent_by(pair.a);
+  };
+  EXPECT_EQ(look(), 0);
+  pair.a.send(pair.b, "after all");
+  ASSERT_TRUE(pair.run_until_idle());
+  const int sent = traffic.sent_by(pair.a);
+  EXPECT_EQ(look(), sent + 1);
+}
+
+// Nothing has come from the peer that could be answered.
+TEST(EngineLeave, IsSaidBetweenTheEndpointsOfTheLatestRequest) {
+  const Qpn other{99};
+  Pair pair;
+  pair.b.open(other, {.qkey = kQkey, .receive_depth = 1});
+  pair.b.receive(1, 4096, other);
+  pair.a.send(pair.b, "there", {.destination = other});
+  ASSERT_TRUE(pair.run_until_idle());
+  int acks = 0;
+  pair.network().observe([&](TimePoint, world::NetworkEvent event, const auto& packet) {
+    srd::wire::CommonHeader header;
+    if (event == world::NetworkEvent::sent && packet.from == pair.a.host() &&
+        world::kind_of(packet.bytes) == Packet::ack && srd::wire::load(packet.bytes, header)) {
+      ++acks;
+      EXPECT_EQ(header.destination_qpn.value(), other.value());
+      EXPECT_EQ(header.source_qpn.value(), kEndpoint.value());
+    }
+  });
+  leave(pair, pair.a);
+  EXPECT_EQ(acks, 1);
 }
 
 TEST(EngineLeave, DoesNotWaitForAPeerThatLeavesAtTheSameTime) {

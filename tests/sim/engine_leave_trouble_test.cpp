@@ -61,6 +61,7 @@ TEST(EngineLeaveTrouble, AnAcknowledgementThatIsDroppedTellsOfNoLeaving) {
   std::memcpy(&header, copy.bytes.data(), sizeof header);
   header.common.flags |= srd::wire::kLeaving;
   header.cumulative = header.cumulative.value() + 1000;  // was never sent
+  header.next = static_cast<std::uint16_t>(pair.a.config().first_psn.value() + 2);
   std::memcpy(copy.bytes.data(), &header, sizeof header);
   const auto sent = pair.a.send(pair.b, "second");
   pair.network().add({.kind = Packet::ack, .count = 1000, .from = pair.b.host()});
