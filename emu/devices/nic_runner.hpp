@@ -22,8 +22,8 @@ namespace weft::devices {
 class NicRunner : public kernel::Runner {
  public:
   [[nodiscard]] virtual kernel::Device& device() = 0;
-  // Before the process ends, and until then at the most: srd::make_last_rounds(). Waits for no
-  // lock: its holder may be this very thread, below a signal handler.
+  // Before the process ends: srd::make_last_rounds(), until `limit` at the most. Waits for no lock:
+  // its holder may be this very thread, below a signal handler.
   virtual void finish_before_exit(TimePoint limit) = 0;
   // As exclusively(), after a round of progress; but if another thread has the device, nothing is
   // done. True: it was done.

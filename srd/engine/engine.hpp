@@ -101,7 +101,7 @@ class Engine final : public Machine {
   // The process is about to end, and nobody will answer for it. Each peer is told so, and again
   // what it may not have heard, and asked whether it has.
   void take_leave(TimePoint now, Leave how);
-  // A peer that lives may not have heard of all that came from it before.
+  // A peer that lives may not have heard of all that had come from it when that began.
   [[nodiscard]] bool is_awaited() const;
   // Peers that did not answer are not waited for any more, unless they send again.
   void stop_waiting();
@@ -162,7 +162,6 @@ class Engine final : public Machine {
   TimePoint advance(TimePoint now) { return latest_ = std::max(latest_, now); }
 
   TimePoint latest_ = TimePoint::min();
-  bool leaves_ = false;         // take_leave() was called
   TimePoint granted_at_{};      // when grants were looked for, at the latest ...
   TimePoint granting_since_{};  // ... and since when without a pause
   EngineParts parts_;

@@ -64,19 +64,11 @@ class PeerTable {
   // Every record in use.
   template <class F>
   void each(F&& f) {
-    for (std::uint32_t i = 0; i < peers_.capacity(); ++i) {
-      if (knows(PeerId{i})) {
-        f(peers_[i]);
-      }
-    }
+    visit(*this, f);
   }
   template <class F>
   void each(F&& f) const {
-    for (std::uint32_t i = 0; i < peers_.capacity(); ++i) {
-      if (knows(PeerId{i})) {
-        f(peers_[i]);
-      }
-    }
+    visit(*this, f);
   }
 
   // A hint: find() or peek() will be called soon.
@@ -88,6 +80,14 @@ class PeerTable {
       return std::hash<Address>{}(key.address) + key.attachment.value() * 0x9E3779B97F4A7C15ULL;
     }
   };
+  template <class Table, class F>
+  static void visit(Table& table, F& f) {
+    for (std::uint32_t i = 0; i < table.peers_.capacity(); ++i) {
+      if (table.knows(PeerId{i})) {
+        f(table.peers_[i]);
+      }
+    }
+  }
   using Peers = Slab<Peer, 8>;  // records are large, and most engines know few
   using ByKey = FlatMap<PeerKey, Hash>;
   static constexpr std::uint32_t kAbsent = ByKey::kAbsent;

@@ -206,8 +206,8 @@ void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   }
   const bool counts = !peer.sender || peer.sender->on_ack(now, arrival_of(now, packet), parsed);
   if (leaving && counts) [[unlikely]] {  // [wire 4.10]
-    peer.receiver.note_leave(parsed.ack().next.value());
-    if (peer.sender) {
+    peer.receiver.parting().note_leave(Psn{parsed.ack().echo_psn.value()});
+    if (peer.sender && !parsed.has(wire::kNoWindow)) {
       peer.sender->say_heard(now);
     }
   }

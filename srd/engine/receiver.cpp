@@ -74,18 +74,16 @@ void Receiver::note_again(EngineParts& parts, const wire::DataHeader& header, st
   if (!echo_.valid && !probes_.empty()) [[unlikely]] {
     echo_ = parts.probe_echoes.take(probes_);
   }
-  if (echo_.valid) {
+  const std::optional<Psn> leaving = parting_.take_word();
+  if (leaving) [[unlikely]] {  // the echo waits for the next one
+    header.common.flags |= wire::kLeaving;
+    header.echo_psn = leaving->value();
+  } else if (echo_.valid) {
     tell_echo(now, echo_, header);
   }
   // No acknowledgement of ours is acknowledged, and each takes any path, which may be a dead one.
   // Where queues lose without a report, more packets would make a bad case worse.
   say_twice_ = say_twice_ && (echo_.valid || grant_) && parts.patience.losses_are_reported;
-  if (leaving_) [[unlikely]] {
-    header.common.flags |= wire::kLeaving;
-    header.next = next_;
-    said_ = next_;
-    leaving_ = false;
-  }
   if (!window_.open() && !mutated(Mutation::acknowledge_without_window)) {
     header.common.flags |= wire::kNoWindow;  // [wire 4.4]
   }
@@ -106,7 +104,7 @@ void Receiver::note_again(EngineParts& parts, const wire::DataHeader& header, st
   out.header_size = static_cast<std::uint16_t>(cursor - out.header.data());
   unacknowledged_ = 0;
   grant_ = false;
-  echo_.valid = false;
+  echo_.valid = echo_.valid && leaving;
 }
 
 // The selective map: the words of the window as they are, none if nothing is missing.

@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 #include "srd/engine/immediate_table.hpp"
 #include "srd/engine/owed.hpp"
+#include "srd/engine/parting.hpp"
 #include "srd/engine/receive_window.hpp"
-#include "srd/net/machine.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::srd {
@@ -105,7 +104,8 @@ class Receiver {
   [[nodiscard]] TimePoint last_heard() const { return std::max(asked_at_, echo_.arrived); }
   // There is something that the next acknowledgement has to say.
   [[nodiscard]] bool owes_ack() const {
-    return echo_.valid || grant_ || say_twice_ || leaving_ || !again_.empty() || !probes_.empty();
+    return echo_.valid || grant_ || say_twice_ || !again_.empty() || !probes_.empty() ||
+           parting_.owes_word();
   }
   // Whether there is anything that an acknowledgement could say: after a restart there may not be.
   [[nodiscard]] bool can_ack() const { return owes_ack() || window_.open(); }
@@ -119,41 +119,13 @@ class Receiver {
     header.source_qpn = reply_from_.value();
   }
 
-  // --- The end of either process [wire 4.10]
-  // This one ends; `next` is the number of the next packet to the peer. True: the next
-  // acknowledgement is to tell the peer so, and asks whether it was heard.
-  [[nodiscard]] bool take_leave(Leave how, Psn next) {
-    if (how == Leave::begin) {
-      awaited_to_ = window_.open() ? std::optional(window_.top()) : std::nullopt;
-    }
-    next_ = low_half(next);
-    const bool again =
-        how == Leave::begin || said_ != next_ || (how == Leave::ask_again && is_awaited(true));
-    leaving_ = leaving_ || (again && !has_left());
-    return leaving_;
-  }
-  // The peer ends, and has sent no packet with this number yet: it waits for nothing any more.
-  void note_leave(std::uint16_t next) { peer_left_ = next; }
-  // True as long as all that it sent before it said so is here, and nothing else.
-  [[nodiscard]] bool has_left() const {
-    return peer_left_ && (!window_.open() || *peer_left_ == low_half(window_.top()));
-  }
-  // The peer may not have heard of all that came from it, and may wait for that. Of a process that
-  // leaves: of all that had come when it began to.
-  [[nodiscard]] bool is_awaited(bool leaves) const {
-    const Psn to = leaves ? awaited_to_.value_or(window_.una()) : window_.top();
-    return window_.open() && window_.una().before(to) && !has_left();
-  }
-  // The peer does not answer: it counts as gone until it sends again.
-  void stop_waiting() { peer_left_ = low_half(window_.top()); }
+  [[nodiscard]] Parting& parting() { return parting_; }
+  [[nodiscard]] const Parting& parting() const { return parting_; }
 
   // The peer has restarted: nothing of its former life counts any more.
   void forget(EngineParts& parts);
 
  private:
-  [[nodiscard]] static std::uint16_t low_half(Psn psn) {
-    return static_cast<std::uint16_t>(psn.value());
-  }
   [[nodiscard]] std::byte* write_map(std::byte* cursor, wire::AckHeader& header) const;
   [[nodiscard]] std::byte* write_results(EngineParts& parts, std::byte* cursor,
                                          wire::AckHeader& header);
@@ -163,7 +135,6 @@ class Receiver {
   bool gap_at_end_ = false;          // an acknowledgement that was asked for had to leave gaps
   bool grant_ = false;               // credits are to be told
   bool say_twice_ = false;           // the next acknowledgement
-  bool leaving_ = false;             // the next acknowledgement says that this process ends
   std::uint32_t marked_ = 0;         // accepted packets that carried a congestion mark
   ArrivalOrder order_;
   Qpn reply_to_;
@@ -175,11 +146,8 @@ class Receiver {
   OwedList probes_;  // echoes of probes that have not been told
   ReceiveWindow window_;
   std::uint32_t demand_ = 0;
-  TimePoint asked_at_{};                    // when the peer last asked for credits
-  std::optional<Psn> awaited_to_;           // the window's end when this process began to leave
-  std::uint16_t next_ = 0;                  // to be said when it leaves ...
-  std::optional<std::uint16_t> said_;       // ... what was said, ...
-  std::optional<std::uint16_t> peer_left_;  // ... and what the peer has said
+  TimePoint asked_at_{};  // when the peer last asked for credits
+  Parting parting_;
   std::unique_ptr<ImmediateTable> immediates_;
 };
 

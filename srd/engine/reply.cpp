@@ -28,19 +28,20 @@ namespace weft::srd {
   return true;
 }
 
-// Whoever has sent to the peer, and nothing came back, has no endpoint to answer from.
+// A peer from which nothing came is told between the endpoints of the latest request to it.
 void Engine::take_leave(TimePoint at, Leave how) {
   (void)advance(at);
-  leaves_ = true;
   parts_.peers.each([&](Peer& peer) {
-    if (is_given_up(peer)) {
+    Receiver& receiver = peer.receiver;
+    const bool open = receiver.window().open();
+    if (is_given_up(peer) || (!peer.sender && !open)) {
       return;
     }
-    if (peer.sender && !peer.receiver.window().open()) {
-      peer.receiver.answer(peer.sender->last_to(), peer.sender->last_from());
+    if (!open) {
+      receiver.answer(peer.sender->last_to(), peer.sender->last_from());
     }
-    const bool known = peer.sender || peer.receiver.window().open();
-    if (known && peer.receiver.take_leave(how, peer.sender ? peer.sender->next() : Psn{})) {
+    const Psn next = peer.sender ? peer.sender->next() : parts_.config.first_psn;
+    if (receiver.parting().take_leave(receiver.window(), how, next)) {
       parts_.schedule.reply_now(peer);
     }
   });
@@ -49,15 +50,17 @@ void Engine::take_leave(TimePoint at, Leave how) {
 bool Engine::is_awaited() const {
   bool awaited = false;
   parts_.peers.each([&](const Peer& peer) {
-    awaited = awaited || (peer.receiver.is_awaited(leaves_) && !is_given_up(peer));
+    awaited = awaited ||
+              (peer.receiver.parting().is_awaited(peer.receiver.window()) && !is_given_up(peer));
   });
   return awaited;
 }
 
 void Engine::stop_waiting() {
-  parts_.peers.each([this](Peer& peer) {
-    if (peer.receiver.is_awaited(leaves_)) {
-      peer.receiver.stop_waiting();
+  parts_.peers.each([](Peer& peer) {
+    Receiver& receiver = peer.receiver;
+    if (receiver.parting().is_awaited(receiver.window())) {
+      receiver.parting().stop_waiting(receiver.window());
     }
   });
 }

@@ -77,7 +77,7 @@ class alignas(kCacheLine) Sender {
   void end_read();
 
   // --- The end of either process [wire 4.10]
-  // Tells the peer how far it was heard, if there is anything to hear.
+  // Tells the peer how far it was heard.
   void say_heard(TimePoint now);
   // The number of the next packet, and the endpoints of the latest request.
   [[nodiscard]] Psn next() const { return window_.next(); }

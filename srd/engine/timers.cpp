@@ -149,10 +149,8 @@ void Sender::want_probes(TimePoint now, std::uint32_t count) {
 
 // In a probe, as each of them says how far the sender was told.
 void Sender::say_heard(TimePoint now) {
-  if (window_.next() != parts_.config.first_psn) {
-    want_probes(now, 1);
-    make_ready();
-  }
+  want_probes(now, 1);
+  make_ready();
 }
 
 // Requests whose back-off is over go back to where they came from.

@@ -87,13 +87,13 @@ static_assert(sizeof(DataHeader) == 64);
 // [wire 3.5] Followed by `sack_words` 64-bit words and `results` ResultEntry.
 struct AckHeader {
   CommonHeader common;
-  big_uint32_buf_t echo_psn;
+  big_uint32_buf_t echo_psn;    // with kLeaving: the next PSN of the sender's own packets
   big_uint32_buf_t cumulative;  // every PSN before this one is settled
   big_uint32_buf_t echo_send_time;
   big_uint32_buf_t credit;  // cumulative grant in units of kCreditUnit bytes, modulo 2^32
   std::uint8_t sack_words;  // at most kMaxSackWords
   std::uint8_t results;     // at most kMaxResults
-  big_uint16_buf_t next;    // leaving: the sender's own next PSN, modulo 2^16; else 0
+  big_uint16_buf_t reserved;
   big_uint32_buf_t marked;  // accepted packets that carried CE, cumulative, modulo 2^32
   big_uint32_buf_t wait;    // nanoseconds from the echoed packet's arrival to this ack
 };

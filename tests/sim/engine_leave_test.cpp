@@ -34,7 +34,7 @@ TEST(EngineLeave, RepeatsWhatThePeerHasNotHeard) {
   pair.network().lose_next(Packet::ack, 2);
   const auto sent = pair.a.send(pair.b, "the last one");
   ASSERT_TRUE(pair.run_until([&] { return !pair.b.inbox().empty(); }));
-  EXPECT_TRUE(pair.b.engine().is_awaited());
+  EXPECT_TRUE(begin_to_leave(pair, pair.b));
   leave(pair, pair.b);
   ASSERT_TRUE(pair.run_until_idle());
   EXPECT_EQ(pair.a.status(sent), Status::ok);
@@ -58,11 +58,7 @@ TEST(EngineLeave, AsksAgainWhereTheAnswerIsLost) {
 // A question and its answer, and what the other one is told: no more.
 TEST(EngineLeave, TakesARoundTrip) {
   Pair pair;
-  pair.b.receive();
-  pair.a.receive();
-  pair.a.send(pair.b, "there");
-  pair.b.send(pair.a, "and back");
-  ASSERT_TRUE(pair.run_until_idle());
+  exchange(pair);
   const Traffic traffic(pair.network());
   const TimePoint begin = pair.now();
   leave(pair, pair.b);
@@ -74,11 +70,7 @@ TEST(EngineLeave, TakesARoundTrip) {
 // Its packets would meet nobody.
 TEST(EngineLeave, SaysNothingToAPeerThatHasLeft) {
   Pair pair;
-  pair.b.receive();
-  pair.a.receive();
-  pair.a.send(pair.b, "there");
-  pair.b.send(pair.a, "and back");
-  ASSERT_TRUE(pair.run_until_idle());
+  exchange(pair);
   leave(pair, pair.b);
   pair.run_for(1ms);
   const Traffic traffic(pair.network());
@@ -132,11 +124,7 @@ TEST(EngineLeave, IsSaidBetweenTheEndpointsOfTheLatestRequest) {
 
 TEST(EngineLeave, DoesNotWaitForAPeerThatLeavesAtTheSameTime) {
   Pair pair;
-  pair.b.receive();
-  pair.a.receive();
-  pair.a.send(pair.b, "there");
-  pair.b.send(pair.a, "and back");
-  ASSERT_TRUE(pair.run_until_idle());
+  exchange(pair);
   pair.a.engine().take_leave(pair.now(), srd::Leave::begin);
   pair.b.engine().take_leave(pair.now(), srd::Leave::begin);
   ASSERT_TRUE(
@@ -147,11 +135,8 @@ TEST(EngineLeave, DoesNotWaitForAPeerThatLeavesAtTheSameTime) {
 // The last connection was closed, and then another one was opened.
 TEST(EngineLeave, IsForgottenWhenWorkGoesOn) {
   Pair pair;
-  pair.b.receive(2);
-  pair.a.receive();
-  pair.a.send(pair.b, "first");
-  pair.b.send(pair.a, "and back");
-  ASSERT_TRUE(pair.run_until_idle());
+  pair.b.receive();
+  exchange(pair);
   pair.a.engine().take_leave(pair.now(), srd::Leave::begin);
   pair.b.engine().take_leave(pair.now(), srd::Leave::begin);
   ASSERT_TRUE(pair.run_until_idle());

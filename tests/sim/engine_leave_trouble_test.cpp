@@ -19,18 +19,15 @@ namespace {
 // before and after differ in length.
 TEST(EngineLeaveTrouble, AWordOfLeavingThatComesLateDoesNotCountForWhatWasSentAfterIt) {
   Pair pair;
-  pair.b.receive(2);
-  pair.a.receive(1);
-  pair.a.send(pair.b, "first");
-  pair.b.send(pair.a, "and back");
-  ASSERT_TRUE(pair.run_until_idle());
+  pair.b.receive();
+  exchange(pair);
   pair.network().delay_next(Packet::ack, 60us);
   pair.a.engine().take_leave(pair.now(), srd::Leave::begin);
   pair.world().pump();
   const auto sent = pair.a.send(pair.b, "second");
   pair.network().add({.kind = Packet::ack, .count = 1000, .from = pair.b.host()});
   ASSERT_TRUE(pair.run_until([&] { return pair.b.inbox().size() == 2; }));
-  EXPECT_TRUE(pair.b.engine().is_awaited());
+  EXPECT_TRUE(begin_to_leave(pair, pair.b));
   pair.run_for(100us);
   pair.network().clear_rules();
   leave(pair, pair.b);
@@ -59,14 +56,14 @@ TEST(EngineLeaveTrouble, AnAcknowledgementThatIsDroppedTellsOfNoLeaving) {
   copy.to = pair.b.host();
   srd::wire::AckHeader header;
   std::memcpy(&header, copy.bytes.data(), sizeof header);
-  header.common.flags |= srd::wire::kLeaving;
+  header.common.flags = srd::wire::kLeaving;
   header.cumulative = header.cumulative.value() + 1000;  // was never sent
-  header.next = static_cast<std::uint16_t>(pair.a.config().first_psn.value() + 2);
+  header.echo_psn = pair.a.config().first_psn.value() + 2;
   std::memcpy(copy.bytes.data(), &header, sizeof header);
   const auto sent = pair.a.send(pair.b, "second");
   pair.network().add({.kind = Packet::ack, .count = 1000, .from = pair.b.host()});
   ASSERT_TRUE(pair.run_until([&] { return pair.b.inbox().size() == 2; }));
-  ASSERT_TRUE(pair.b.engine().is_awaited());
+  ASSERT_TRUE(begin_to_leave(pair, pair.b));
   const auto dropped = [&] {
     return pair.b.engine()
         .counters()
@@ -121,7 +118,7 @@ TEST(EngineLeaveTrouble, APeerIsToldThatItsNumberZeroWasReached) {
     ASSERT_TRUE(pair.run_until_idle());
     leave(pair, pair.a);
     pair.run_for(1ms);
-    EXPECT_FALSE(pair.b.engine().is_awaited()) << "first number " << first;
+    EXPECT_FALSE(begin_to_leave(pair, pair.b)) << "first number " << first;
     EXPECT_LE(leave(pair, pair.b), 1ms) << "first number " << first;
   }
 }
@@ -151,11 +148,9 @@ TEST(EngineLeaveTrouble, APeerThatSaysGoodbyeAndLeavesIsNotWaitedForWhereItsWord
     config.seed = seed;
     config.link.path_skew = 1us;
     Pair pair(config);
-    pair.b.receive(2);
-    pair.a.receive(2);
-    pair.a.send(pair.b, "there");
-    pair.b.send(pair.a, "and back");
-    ASSERT_TRUE(pair.run_until_idle());
+    pair.b.receive();
+    pair.a.receive();
+    exchange(pair);
     pair.a.send(pair.b, "goodbye");
     pair.world().pump();
     leave(pair, pair.a);
@@ -168,11 +163,7 @@ TEST(EngineLeaveTrouble, APeerThatSaysGoodbyeAndLeavesIsNotWaitedForWhereItsWord
 // Its requests have ended, as nobody answers: it is known to be dead.
 TEST(EngineLeaveTrouble, APeerThatWasGivenUpIsNotWaitedFor) {
   Pair pair;
-  pair.b.receive();
-  pair.a.receive();
-  pair.a.send(pair.b, "there");
-  pair.b.send(pair.a, "and back");
-  ASSERT_TRUE(pair.run_until_idle());
+  exchange(pair);
   pair.crash(pair.a);
   const auto sent = pair.b.send(pair.a, "are you there?");
   ASSERT_TRUE(pair.run_until([&] { return pair.b.status(sent).has_value(); }, 100s));
@@ -227,7 +218,7 @@ TEST(EngineLeaveTrouble, RefusalsAreToldToo) {
   pair.network().lose_next(Packet::ack, 2);
   const auto sent = pair.a.send(pair.b, "the last one", {.qkey = 1});
   pair.run_for(8us);
-  EXPECT_TRUE(pair.b.engine().is_awaited());
+  EXPECT_TRUE(begin_to_leave(pair, pair.b));
   EXPECT_LE(leave(pair, pair.b), 5ms);
   ASSERT_TRUE(pair.run_until_idle(20s));
   EXPECT_EQ(pair.a.status(sent), Status::bad_qkey);
@@ -316,18 +307,16 @@ TEST(EngineLeaveTrouble, WithAThousandPeersIsOneRoundTrip) {
     lab[i].send(lab[0], "on");
   }
   ASSERT_TRUE(lab.run_until([&] { return lab[0].inbox().size() == kPeers; }));
-  EXPECT_TRUE(lab[0].engine().is_awaited());
+  EXPECT_TRUE(begin_to_leave(lab, lab[0]));
   EXPECT_LE(leave(lab, lab[0]), 2 * lab.rtt());
 }
 
 // Both ask and answer: the questions of neither make others.
 TEST(EngineLeaveTrouble, AFloodOfWordsOfLeavingIsAnsweredOnceEach) {
   Pair pair;
-  pair.b.receive(2);
-  pair.a.receive(2);
-  pair.a.send(pair.b, "there");
-  pair.b.send(pair.a, "and back");
-  ASSERT_TRUE(pair.run_until_idle());
+  pair.b.receive();
+  pair.a.receive();
+  exchange(pair);
   int sent = 0;
   pair.network().observe([&](TimePoint, world::NetworkEvent event, const auto&) {
     sent += event == world::NetworkEvent::sent ? 1 : 0;
@@ -344,11 +333,7 @@ TEST(EngineLeaveTrouble, AFloodOfWordsOfLeavingIsAnsweredOnceEach) {
 // for as long as the process lives. It says again that it leaves.
 TEST(EngineLeaveTrouble, APeerThatHasSaidThatItLeavesIsNotWaitedForThoughItRepeatsWhatWasRefused) {
   Pair pair;
-  pair.b.receive();
-  pair.a.receive();
-  pair.a.send(pair.b, "there");
-  pair.b.send(pair.a, "and back");
-  ASSERT_TRUE(pair.run_until_idle());
+  exchange(pair);
   pair.a.send(pair.b, "are you there?");  // there is no receive, and will be none
   pair.run_for(200us);
   pair.a.engine().take_leave(pair.now(), srd::Leave::begin);
@@ -364,11 +349,9 @@ TEST(EngineLeaveTrouble, APeerThatHasSaidThatItLeavesIsNotWaitedForThoughItRepea
 // The same farewell where all paths are equally long.
 TEST(EngineLeaveTrouble, APeerThatSaysGoodbyeAndLeavesIsNotWaitedFor) {
   Pair pair;
-  pair.b.receive(2);
-  pair.a.receive(2);
-  pair.a.send(pair.b, "there");
-  pair.b.send(pair.a, "and back");
-  ASSERT_TRUE(pair.run_until_idle());
+  pair.b.receive();
+  pair.a.receive();
+  exchange(pair);
   pair.a.send(pair.b, "goodbye");
   pair.world().pump();
   leave(pair, pair.a);

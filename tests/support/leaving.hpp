@@ -1,12 +1,27 @@
 // Owns the end of a process as make_last_rounds() makes it, on the laboratory's clock.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 
 #include "tests/support/lab.hpp"
 
 namespace weft::testing {
 
+// A message each way: both processes have something to tell the other one when they end.
+inline void exchange(Pair& pair) {
+  pair.a.receive();
+  pair.b.receive();
+  pair.a.send(pair.b, "there");
+  pair.b.send(pair.a, "and back");
+  ASSERT_TRUE(pair.run_until_idle());
+}
+// Whether a peer may not have heard of everything.
+inline bool begin_to_leave(Lab& lab, Node& node) {
+  node.engine().take_leave(lab.now(), srd::Leave::begin);
+  return node.engine().is_awaited();
+}
 // Returns how long it took.
 inline Duration say_last_words(Lab& lab, Node& node) {
   constexpr Duration kLongest = 100ms;

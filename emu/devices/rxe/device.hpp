@@ -105,7 +105,7 @@ class RxeDevice final : public kernel::Device, public srd::Machine {
   [[nodiscard]] std::uint64_t placed_bytes() const { return engine_.counters().placed_bytes; }
   [[nodiscard]] bool idle() const { return engine_.outstanding() == 0; }
   [[nodiscard]] bool awaits_events() const;
-  // RoCE has no words for it.
+  // RoCE has no packet by which a process that ends could say so, or ask.
   static void take_leave(TimePoint /*now*/, srd::Leave /*how*/) {}
   static void stop_waiting() {}
   // Who has missed an answer is not known: anybody may have, where this process has seen a loss.

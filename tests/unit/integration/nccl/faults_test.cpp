@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "srd/base/rng.hpp"
-#include "tests/unit/integration/nccl/core_lab.hpp"
+#include "tests/unit/integration/nccl/line_lab.hpp"
 
 namespace weft::testing {
 namespace {
@@ -229,6 +229,21 @@ TEST(NcclFaults, ReceiveThatWaitsLongIsNoFault) {
 }
 
 // A process that speaks to the plugin's endpoints, but is no plugin.
+// A watch message stays under way as long as it is wanted; a process that ends would repeat it.
+TEST(NcclFaults, NobodyIsWatchedWhenTheLastConnectionIsClosed) {
+  Line line(4096);
+  (void)line.receive(0, 4096);
+  nccl::Core& core = line.lab.core(1);
+  EXPECT_TRUE(core.has_connections());
+  ASSERT_TRUE(line.lab.run_until([&] { return core.idle(); }));
+  ASSERT_TRUE(line.lab.run_until([&] { return !core.idle(); })) << "watches";
+  core.close(*line.ends.receiver);
+  EXPECT_FALSE(core.has_connections());
+  ASSERT_TRUE(line.lab.run_until([&] { return line.lab.engine(1).outstanding() == 1; }, 1ms));
+  core.stop_watching();
+  EXPECT_EQ(line.lab.engine(1).outstanding(), 0U);
+}
+
 TEST(NcclFaults, AnyBytesToTheEndpointsAreCountedAndHarmNobody) {
   NcclLab lab(3);
   const auto ends = lab.connect(0, 1);
