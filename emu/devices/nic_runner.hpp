@@ -22,9 +22,9 @@ namespace weft::devices {
 class NicRunner : public kernel::Runner {
  public:
   [[nodiscard]] virtual kernel::Device& device() = 0;
-  // Before the process ends: srd::make_last_rounds(), until `limit` at the most. Waits for no lock:
-  // its holder may be this very thread, below a signal handler.
-  virtual void finish_before_exit(TimePoint limit) = 0;
+  // Before the process ends: srd::make_last_rounds(). Waits for no lock: its holder may be this
+  // very thread, below a signal handler.
+  virtual void finish_before_exit(Duration longest) = 0;
   // As exclusively(), after a round of progress; but if another thread has the device, nothing is
   // done. True: it was done.
   [[nodiscard]] virtual bool try_exclusively(const std::function<void()>& work) = 0;
@@ -102,8 +102,8 @@ class DeviceRunner final : public NicRunner {
   }
 
   [[nodiscard]] kernel::Device& device() override { return *device_; }
-  void finish_before_exit(TimePoint limit) override {
-    srd::make_last_rounds(*host_, std::max<Duration>(limit - srd::monotonic_now(), {}));
+  void finish_before_exit(Duration longest) override {
+    (void)srd::make_last_rounds(*host_, longest);
   }
   [[nodiscard]] bool held_here() const override { return host_->held_here(); }
   void abandon() override { host_->abandon(); }

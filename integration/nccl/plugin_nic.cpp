@@ -280,7 +280,7 @@ void PluginNic::drain(Duration limit) {
     (void)poll();
     srd::give_way();
   }
-  srd::make_last_rounds(*host_);
+  (void)srd::make_last_rounds(*host_);
 }
 
 void PluginNic::finish_closing() {
@@ -295,8 +295,8 @@ void PluginNic::finish_closing() {
   waited_.fetch_add(nanoseconds(closed - begin), std::memory_order_relaxed);
   // Apart from that patience: peers that do not answer must not use up what messages need.
   const bool may_ask = Duration{asked_.load(std::memory_order_relaxed)} < kPatience;
-  if (may_ask && with_machine([](NetMachine& machine) { return machine.stop_watching(); })) {
-    srd::make_last_rounds(*host_);
+  if (may_ask && with_machine([](NetMachine& machine) { return machine.stop_watching(); }) &&
+      !srd::make_last_rounds(*host_)) {
     asked_.fetch_add(nanoseconds(srd::monotonic_now() - closed), std::memory_order_relaxed);
   }
 }

@@ -88,7 +88,7 @@ class PluginNic {
 
   std::atomic<std::uint32_t> open_{0};  // requests
   std::atomic<bool> tells_early_{false};
-  // ns, in finish_closing(): until messages were acknowledged, and with asking peers.
+  // ns, in finish_closing(): until messages were acknowledged, and for peers that did not answer.
   std::atomic<std::int64_t> waited_{0};
   std::atomic<std::int64_t> asked_{0};
   std::unique_ptr<Host> host_;

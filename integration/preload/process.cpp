@@ -23,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <ranges>
 #include <string>
 #include <vector>
 
@@ -174,10 +175,9 @@ void in_child_after_fork() {
   }
 }
 
-// A real NIC goes on answering peers after the program has ended; this one ends with it. So it
-// lingers for a moment. exit() may be called by a signal handler in a thread that was making
-// progress, or while such a handler waits for the end in another thread: nothing here waits for a
-// lock for ever.
+// A real NIC goes on answering peers after its program has ended; this one lingers for a moment.
+// exit() may be called by a signal handler in a thread that was making progress, or while such a
+// handler waits for the end in another thread: nothing here waits for a lock for ever.
 void at_exit() {
   Process& self = process();
   if (self.pid != getpid()) {
@@ -188,10 +188,10 @@ void at_exit() {
     self.connections->leave();
   }
   const TimePoint end = srd::monotonic_now() + srd::kLongestEnd;
-  for (const auto& nic : self.nics) {
-    if (nic.runner != nullptr) {
-      nic.runner->finish_before_exit(end);
-    }
+  auto up = self.nics | std::views::filter([](auto& nic) { return nic.runner != nullptr; });
+  auto left = std::ranges::distance(up);  // a peer that does not answer costs one NIC its share
+  for (const StartedNic& nic : up) {
+    nic.runner->finish_before_exit(std::max<Duration>(end - srd::monotonic_now(), {}) / left--);
   }
 }
 

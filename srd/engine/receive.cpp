@@ -43,6 +43,13 @@ bool outlives_restart(const Work& work) {
   return (work.next_packet == 0 && may_outlive) || mutated(Mutation::keep_work_for_new_life);
 }
 
+// A copy, or a probe. New packets show themselves in the window.
+void note_sign_of_life(Peer& peer) {
+  if (Parting* const parting = peer.receiver.known_parting()) {
+    parting->note_sign_of_life();
+  }
+}
+
 }  // namespace
 
 [[gnu::hot]] void Engine::on_packet(TimePoint at, const RxPacket& packet) {
@@ -228,6 +235,7 @@ void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequ
                                                    const RxPacket& packet) {
   if (header.common.type == static_cast<std::uint8_t>(PacketType::probe)) {
     peer.receiver.window().note_una(Psn{header.psn.value()});
+    note_sign_of_life(peer);
     note_arrival(now, peer, header, packet, true);
     return;
   }
@@ -243,6 +251,7 @@ void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequ
       // Told again: the acknowledgement may have been lost.
       ++parts_.counters.duplicate_pkts;
       parts_.counters.drop(DropReason::duplicate);
+      note_sign_of_life(peer);
       delivery_.deliver_copy(now, peer, header, packet);
       if (!mutated(Mutation::ignore_copies)) {
         note_arrival(now, peer, header, packet, true);

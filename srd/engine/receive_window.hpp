@@ -33,10 +33,12 @@ class ReceiveWindow {
 
   // The sender has heard that every number before this one is settled.
   [[nodiscard]] Psn una() const { return una_; }
-  // The sender's `una` in a packet that moves nothing.
+  // The sender's `una` in a packet that moves nothing. It may be past the top, if the sender has
+  // lost interest in packets that never came.
   void note_una(Psn una) {
-    if (una_.before(una) && !top_.before(una)) {
-      una_ = una;
+    const Psn heard = top_.before(una) ? top_ : una;
+    if (una_.before(heard)) {
+      una_ = heard;
     }
   }
 

@@ -71,15 +71,17 @@ void Receiver::note_again(EngineParts& parts, const wire::DataHeader& header, st
                                       TxPacket& out) {
   wire::AckHeader header{};
   header.common = common;
-  if (!echo_.valid && !probes_.empty()) [[unlikely]] {
-    echo_ = parts.probe_echoes.take(probes_);
-  }
-  const std::optional<Psn> leaving = parting_.take_word();
-  if (leaving) [[unlikely]] {  // the echo waits for the next one
+  const std::optional<Psn> leaving = parting_ ? parting_->take_word() : std::nullopt;
+  if (leaving) [[unlikely]] {  // echoes of probes wait, and that of a packet is settled by the rest
     header.common.flags |= wire::kLeaving;
     header.echo_psn = leaving->value();
-  } else if (echo_.valid) {
-    tell_echo(now, echo_, header);
+  } else {
+    if (!echo_.valid && !probes_.empty()) [[unlikely]] {
+      echo_ = parts.probe_echoes.take(probes_);
+    }
+    if (echo_.valid) {
+      tell_echo(now, echo_, header);
+    }
   }
   // No acknowledgement of ours is acknowledged, and each takes any path, which may be a dead one.
   // Where queues lose without a report, more packets would make a bad case worse.
@@ -104,7 +106,7 @@ void Receiver::note_again(EngineParts& parts, const wire::DataHeader& header, st
   out.header_size = static_cast<std::uint16_t>(cursor - out.header.data());
   unacknowledged_ = 0;
   grant_ = false;
-  echo_.valid = echo_.valid && leaving;
+  echo_.valid = false;
 }
 
 // The selective map: the words of the window as they are, none if nothing is missing.

@@ -105,7 +105,7 @@ class Receiver {
   // There is something that the next acknowledgement has to say.
   [[nodiscard]] bool owes_ack() const {
     return echo_.valid || grant_ || say_twice_ || !again_.empty() || !probes_.empty() ||
-           parting_.owes_word();
+           (parting_ && parting_->owes_word());
   }
   // Whether there is anything that an acknowledgement could say: after a restart there may not be.
   [[nodiscard]] bool can_ack() const { return owes_ack() || window_.open(); }
@@ -119,8 +119,16 @@ class Receiver {
     header.source_qpn = reply_from_.value();
   }
 
-  [[nodiscard]] Parting& parting() { return parting_; }
-  [[nodiscard]] const Parting& parting() const { return parting_; }
+  // Made on first use: while nobody ends, peers do without.
+  [[nodiscard]] Parting& parting() {
+    if (!parting_) {
+      parting_ = std::make_unique<Parting>();
+    }
+    return *parting_;
+  }
+  [[nodiscard]] Parting* known_parting() { return parting_.get(); }
+  // The peer may wait for acknowledgements, and this process ends.
+  [[nodiscard]] bool is_awaited() const { return parting_ && parting_->is_awaited(window_); }
 
   // The peer has restarted: nothing of its former life counts any more.
   void forget(EngineParts& parts);
@@ -139,6 +147,7 @@ class Receiver {
   ArrivalOrder order_;
   Qpn reply_to_;
   Qpn reply_from_;
+  std::unique_ptr<Parting> parting_;
   // The latest acknowledgement has said that every number before this one is settled. Before any, a
   // question may have an answer too many.
   Psn told_;
@@ -147,7 +156,6 @@ class Receiver {
   ReceiveWindow window_;
   std::uint32_t demand_ = 0;
   TimePoint asked_at_{};  // when the peer last asked for credits
-  Parting parting_;
   std::unique_ptr<ImmediateTable> immediates_;
 };
 

@@ -28,13 +28,14 @@ namespace weft::srd {
   return true;
 }
 
-// A peer from which nothing came is told between the endpoints of the latest request to it.
+// A peer from which nothing came is told between the endpoints of the latest request to it; one
+// that has never answered either is nobody yet, and acknowledgements are for a life that is known.
 void Engine::take_leave(TimePoint at, Leave how) {
   (void)advance(at);
   parts_.peers.each([&](Peer& peer) {
     Receiver& receiver = peer.receiver;
     const bool open = receiver.window().open();
-    if (is_given_up(peer) || (!peer.sender && !open)) {
+    if (is_given_up(peer) || !peer.life.known() || (!peer.sender && !open)) {
       return;
     }
     if (!open) {
@@ -50,8 +51,7 @@ void Engine::take_leave(TimePoint at, Leave how) {
 bool Engine::is_awaited() const {
   bool awaited = false;
   parts_.peers.each([&](const Peer& peer) {
-    awaited = awaited ||
-              (peer.receiver.parting().is_awaited(peer.receiver.window()) && !is_given_up(peer));
+    awaited = awaited || (peer.receiver.is_awaited() && !is_given_up(peer));
   });
   return awaited;
 }
@@ -59,7 +59,7 @@ bool Engine::is_awaited() const {
 void Engine::stop_waiting() {
   parts_.peers.each([](Peer& peer) {
     Receiver& receiver = peer.receiver;
-    if (receiver.parting().is_awaited(receiver.window())) {
+    if (receiver.is_awaited()) {
       receiver.parting().stop_waiting(receiver.window());
     }
   });

@@ -149,7 +149,9 @@ void Sender::want_probes(TimePoint now, std::uint32_t count) {
 
 // In a probe, as each of them says how far the sender was told.
 void Sender::say_heard(TimePoint now) {
-  want_probes(now, 1);
+  if (probes_wanted_ == 0) {
+    want_probes(now, 1);
+  }
   make_ready();
 }
 

@@ -32,8 +32,9 @@ inline constexpr Duration kLongestEnd = std::chrono::milliseconds{100};
 //   void take_leave(TimePoint now, Leave how);  tells and asks peers
 //   bool is_awaited() const;                    some may not have heard all
 //   void stop_waiting();                        those that do not answer count as gone
+// False: some did not answer.
 template <class M, class Time = RealTime>
-void make_last_rounds(Host<M>& host, Duration longest = kLongestEnd, Time&& time = {}) {
+bool make_last_rounds(Host<M>& host, Duration longest = kLongestEnd, Time&& time = {}) {
   constexpr std::chrono::microseconds kMaxBusy{500};  // with peers that only go on sending
   // Doubled each time: seven questions in all.
   constexpr std::chrono::milliseconds kFirstWait{1};
@@ -43,6 +44,7 @@ void make_last_rounds(Host<M>& host, Duration longest = kLongestEnd, Time&& time
   Duration wait = kFirstWait;
   bool has_begun = false;
   bool stays = true;
+  bool all_heard = true;
   const auto look = [&](M& machine, TimePoint round) {
     const bool asks = now >= ask_at;
     const bool begins = !std::exchange(has_begun, true);
@@ -52,6 +54,7 @@ void make_last_rounds(Host<M>& host, Duration longest = kLongestEnd, Time&& time
       wait *= 2;
     }
     if (now - begin >= longest) {
+      all_heard = all_heard && !machine.is_awaited();
       machine.stop_waiting();
     }
     stays = machine.is_awaited() || host.left_unsent();
@@ -60,12 +63,13 @@ void make_last_rounds(Host<M>& host, Duration longest = kLongestEnd, Time&& time
     stays = true;  // where another thread has the NIC, nobody here knows what is left
     const std::size_t work = host.poll(look);
     if (now - begin >= (stays ? longest : work == 0 ? Duration{} : Duration{kMaxBusy})) {
-      return;
+      break;
     }
     if (work == 0 && stays) {
       time.sleep(std::chrono::microseconds{200});  // another thread or process may need this core
     }
   }
+  return all_heard;
 }
 
 }  // namespace weft::srd

@@ -214,5 +214,36 @@ TEST_F(ReceiverOfQuestions, AnswersOnceWhatHasNotBeenToldYet) {
   EXPECT_EQ(answers(), 2) << "one for the packet, one for the question";
 }
 
+// [wire 4.10] What the acknowledgement says of a packet settles it, and its echo would come too
+// late; but each probe is echoed. [wire 4.7]
+TEST_F(ReceiverOfQuestions, AWordOfLeavingPutsOffTheEchoesOfProbesOnly) {
+  (void)arrive(100, 0, Ecn::congested);
+  ask(100);
+  ASSERT_TRUE(receiver_.parting().take_leave(receiver_.window(), Leave::begin, Psn{7}));
+  const wire::AckHeader word = write();
+  EXPECT_EQ(word.common.flags, wire::kLeaving);
+  EXPECT_EQ(word.echo_psn.value(), 7U);
+  (void)arrive(101);
+  EXPECT_EQ(write().common.flags, wire::kEchoValid);
+  EXPECT_EQ(write().common.flags, wire::kEchoValid | wire::kEchoProbe);
+  EXPECT_FALSE(receiver_.owes_ack());
+}
+
+TEST(ReceiveWindow, KnowsHowFarTheSenderWasTold) {
+  ReceiveWindow window;
+  window.advance(Psn{100});
+  EXPECT_EQ(window.una(), Psn{100});
+  for (std::uint32_t psn = 100; psn != 105; ++psn) {
+    window.accept(Psn{psn});
+  }
+  window.note_una(Psn{103});
+  window.note_una(Psn{102});
+  EXPECT_EQ(window.una(), Psn{103});
+  window.advance(Psn{104});
+  EXPECT_EQ(window.una(), Psn{104});
+  window.note_una(Psn{110});  // what was never sent, or never came
+  EXPECT_EQ(window.una(), Psn{105});
+}
+
 }  // namespace
 }  // namespace weft::srd
