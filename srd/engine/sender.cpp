@@ -103,7 +103,8 @@ CreditBalance Sender::first_credits(Bytes sharers) const {
   return {{.packet = std::min<Bytes>(parts_.config.mtu_payload, window),
            .window = window,
            .share = window / sharers,
-           .first_grant = parts_.first_grant},
+           .first_grant = parts_.first_grant,
+           .losses_are_reported = parts_.patience.losses_are_reported},
           parts_.usual_overdraft};
 }
 

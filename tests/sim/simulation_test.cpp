@@ -168,6 +168,29 @@ traffic: {kind: incast, receiver: 0, senders: 12, bytes: 1000000}
             0.3 * static_cast<double>(result.transport.new_packets));
 }
 
+// To a receiver of which nothing is known; a request for credits would take a round trip more.
+TEST(Simulation, AShortMessageToAStrangerWaitsForNoCredit) {
+  for (const char* bytes : {"4000", "16000", "32000", "64000"}) {
+    const RunResult result = run(kPermutation, {{"traffic.bytes", bytes}});
+    EXPECT_LT(result.ratio, 1.1) << bytes;
+  }
+}
+
+// Many begin at once, and most of what they send is cut on the last link: that costs headers.
+TEST(Simulation, AnIncastOfShortMessagesCostsHardlyMoreThanTheirBytes) {
+  for (const char* senders : {"15", "127", "1023"}) {
+    const RunResult result = run(R"(
+topology: {generator: fat-tree, hosts: 1024, ecn_last_hop: false}
+traffic: {kind: incast, receiver: 0, bytes: 32000}
+)",
+                                 {{"traffic.senders", senders}});
+    EXPECT_LT(result.ratio, 1.15) << senders;
+    EXPECT_LT(static_cast<double>(result.transport.retransmitted),
+              1.5 * static_cast<double>(result.transport.new_packets))
+        << senders;
+  }
+}
+
 // The shape of collectives: every step waits for what it passes on.
 TEST(Traffic, CollectivesTakeAsLongAsTheirSteps) {
   const auto text = [](const char* kind) {

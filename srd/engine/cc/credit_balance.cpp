@@ -9,6 +9,7 @@ CreditBalance::CreditBalance(const Tuning& tuning, const UsualOverdraft& usual)
       window_(tuning.window),
       share_(tuning.share),
       risk_(usual.known() ? 0 : tuning.share),
+      short_(tuning.losses_are_reported ? tuning.share / kShortPart : 0),
       first_grant_(tuning.first_grant) {}
 
 // First what has not been asked for: that need not be granted for nothing.

@@ -8,7 +8,9 @@
 // while it is asked for more is this sender's part of its link: if each sender is ahead by that,
 // the link has work for exactly the round trip that a grant would take. A receiver that has granted
 // nothing yet is trusted with what others have granted lately; and with next to nothing if nobody
-// has, because a thousand senders that begin together know no more than one alone.
+// has, because a thousand senders that begin together know no more than one alone. But where the
+// network reports what it loses, a message that fits into half of the sender's share leaves at
+// once: lost, it costs its headers, and held back it costs a round trip.
 //
 // What was overdrawn and lost was too much: the overdraft shrinks by it, and it leaves again on the
 // grants that are under way for it. What was granted and lost is asked for anew.
@@ -51,6 +53,7 @@ class CreditBalance {
     Bytes window = 0;  // what the line carries until the first grant can be there
     Bytes share = 0;   // of the window, as that of all peers that are being sent to
     Duration first_grant{};
+    bool losses_are_reported = false;
   };
 
   CreditBalance() = default;
@@ -120,6 +123,9 @@ class CreditBalance {
   static constexpr Bytes kMaxOpen = (Bytes{1} << 30) * kBytesPerCredit;
   // What may leave in any case while nothing is known.
   static constexpr Bytes kFirstPackets = 2;
+  // Of its share, what is short enough to leave at once. Chosen: the more, the better for all but
+  // those that many begin to send to at the same time.
+  static constexpr Bytes kShortPart = 2;
   // Waits do not double more often.
   static constexpr int kMaxRepeats = 8;
 
@@ -139,7 +145,8 @@ class CreditBalance {
   // soon hears, and loses its share at most. So the risk begins where a message no longer fits.
   [[nodiscard]] Bytes first_overdraft() const {
     const Bytes beyond = wanted_ - std::min(wanted_, risk_);
-    return std::max({std::min(beyond, risk_), overdraft_, kFirstPackets * packet_});
+    const Bytes whole = wanted_ <= short_ ? wanted_ : 0;
+    return std::max({std::min(beyond, risk_), overdraft_, kFirstPackets * packet_, whole});
   }
   void take_grant(TimePoint now, Bytes granted, UsualOverdraft& usual);
   void learn(TimePoint now, UsualOverdraft& usual);
@@ -162,7 +169,8 @@ class CreditBalance {
   Bytes round_allowed_ = 0;  // allowed and asked for when it began
   Bytes round_asked_ = 0;
   Bytes share_ = 0;
-  Bytes risk_ = 0;  // of a long message while nothing is known of any receiver
+  Bytes risk_ = 0;   // of a long message while nothing is known of any receiver
+  Bytes short_ = 0;  // messages up to this leave at once, the receiver unseen
   Duration first_grant_{};
 };
 
