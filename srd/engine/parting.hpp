@@ -1,7 +1,6 @@
 // Owns what two processes tell each other when one of them ends. [wire 4.10]
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -21,22 +20,20 @@ class Parting {
     if (how == Leave::begin) {
       awaited_to_ = window.open() ? std::optional(window.top()) : std::nullopt;
     }
-    // What was told may have been lost. A peer that has left is probably gone, and is told once.
-    const bool again = how == Leave::begin && !peer_next_;
-    if (told_ != next || again || (how != Leave::look && is_awaited(window))) {
+    // One that has left itself is probably gone, and need not be told again.
+    const bool is_news = told_ != next || (how == Leave::begin && !peer_next_);
+    if ((how != Leave::ask_again && is_news) || (how != Leave::end && is_awaited(window))) {
       next_ = next;
     }
     return owes_word();
   }
   // The peer may wait for acknowledgements of what had come when this process began to leave.
   [[nodiscard]] bool is_awaited(const ReceiveWindow& window) const {
-    return awaited_to_ && window.una().before(*awaited_to_) && !has_left(window) &&
-           silent_at_ != window.top();
+    return awaited_to_ && window.una().before(*awaited_to_) && !has_left(window) && !silent_;
   }
-  // The peer does not answer, and counts as gone until something comes from it.
-  void stop_waiting(const ReceiveWindow& window) { silent_at_ = window.top(); }
-  // A packet has come that does not move the window's top.
-  void note_sign_of_life() { silent_at_.reset(); }
+  // The peer does not answer, and counts as gone until it sends data, or asks.
+  void stop_waiting() { silent_ = true; }
+  void note_sign_of_life() { silent_ = false; }
 
   // The number that the next acknowledgement is to tell, if it is to tell one.
   [[nodiscard]] bool owes_word() const { return next_.has_value(); }
@@ -45,29 +42,28 @@ class Parting {
     return std::exchange(next_, std::nullopt);
   }
 
-  // The peer ends, and its next packet would have this number. Words may overtake each other.
-  void note_leave(Psn next) {
-    if (!peer_next_ || peer_next_->before(next)) {
+  // The peer ends, and its next packet would have this number. Words may overtake each other, and
+  // numbers come round: what is far from the window was told long ago.
+  void note_leave(const ReceiveWindow& window, Psn next) {
+    if (!peer_next_ || !is_of_now(window, *peer_next_) || peer_next_->before(next)) {
       peer_next_ = next;
     }
   }
 
  private:
-  // The peer has said that it waits for none of what is awaited. A word of long ago says nothing:
-  // numbers come round.
+  [[nodiscard]] static bool is_of_now(const ReceiveWindow& window, Psn told) {
+    return told.minus(window.una()) <= PsnBitmap::kSpan;
+  }
+  // The peer has said that it waits for none of what is awaited.
   [[nodiscard]] bool has_left(const ReceiveWindow& window) const {
-    if (!peer_next_) {
-      return false;
-    }
-    const std::uint32_t ahead = peer_next_->minus(window.una());
-    return ahead >= awaited_to_->minus(window.una()) && ahead <= PsnBitmap::kSpan;
+    return peer_next_ && is_of_now(window, *peer_next_) && !peer_next_->before(*awaited_to_);
   }
 
   std::optional<Psn> next_;        // to be told
   std::optional<Psn> told_;        // the latest that was
   std::optional<Psn> awaited_to_;  // the window's end when this process began to leave
   std::optional<Psn> peer_next_;   // the highest that the peer has told
-  std::optional<Psn> silent_at_;   // the window's end when the peer was found to be silent
+  bool silent_ = false;
 };
 
 }  // namespace weft::srd

@@ -43,11 +43,10 @@ bool outlives_restart(const Work& work) {
   return (work.next_packet == 0 && may_outlive) || mutated(Mutation::keep_work_for_new_life);
 }
 
-// A copy, or a probe. New packets show themselves in the window.
-void note_sign_of_life(Peer& peer) {
-  if (Parting* const parting = peer.receiver.known_parting()) {
-    parting->note_sign_of_life();
-  }
+// [wire 4.10] The peer's process ends; what it has sent may come later.
+bool is_word_for(const EngineConfig& config, const wire::ParsedPacket& parsed) {
+  return parsed.type() == PacketType::ack && parsed.has(wire::kLeaving) &&
+         parsed.common().destination_life.value() == config.life.value();
 }
 
 }  // namespace
@@ -72,15 +71,16 @@ void note_sign_of_life(Peer& peer) {
     return;
   }
   const PeerKey key{packet.from, AttachmentId{common.source_attachment.value()}};
-  // Only a peer that wants something of us gets a record.
+  // Only a peer that wants something of us gets a record, or whose word overtakes its first packet.
   const bool asks = parsed.has_data_header() || parsed.type() == PacketType::credit_request;
   Peer* known = parts_.peers.find(key);
-  if (known == nullptr && asks) [[unlikely]] {
-    known = parts_.peers.find_or_make(key);
-  }
-  if (known == nullptr) {
-    parts_.counters.drop(asks ? DropReason::peer_table_full : DropReason::ack_for_nothing);
-    return;
+  if (known == nullptr) [[unlikely]] {
+    const bool comes = asks || is_word_for(parts_.config, parsed);
+    known = comes ? parts_.peers.find_or_make(key) : nullptr;
+    if (known == nullptr) {
+      parts_.counters.drop(comes ? DropReason::peer_table_full : DropReason::ack_for_nothing);
+      return;
+    }
   }
   Peer& peer = *known;
   if (asks) {
@@ -213,7 +213,7 @@ void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   }
   const bool counts = !peer.sender || peer.sender->on_ack(now, arrival_of(now, packet), parsed);
   if (leaving && counts) [[unlikely]] {  // [wire 4.10]
-    peer.receiver.parting().note_leave(Psn{parsed.ack().echo_psn.value()});
+    peer.receiver.parting().note_leave(peer.receiver.window(), Psn{parsed.ack().echo_psn.value()});
     if (peer.sender && !parsed.has(wire::kNoWindow)) {
       peer.sender->say_heard(now);
     }
@@ -233,9 +233,11 @@ void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequ
 [[gnu::always_inline]] inline void Engine::on_data(TimePoint now, Peer& peer,
                                                    const wire::DataHeader& header,
                                                    const RxPacket& packet) {
+  if (Parting* const parting = peer.receiver.known_parting()) [[unlikely]] {
+    parting->note_sign_of_life();
+  }
   if (header.common.type == static_cast<std::uint8_t>(PacketType::probe)) {
     peer.receiver.window().note_una(Psn{header.psn.value()});
-    note_sign_of_life(peer);
     note_arrival(now, peer, header, packet, true);
     return;
   }
@@ -251,7 +253,6 @@ void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequ
       // Told again: the acknowledgement may have been lost.
       ++parts_.counters.duplicate_pkts;
       parts_.counters.drop(DropReason::duplicate);
-      note_sign_of_life(peer);
       delivery_.deliver_copy(now, peer, header, packet);
       if (!mutated(Mutation::ignore_copies)) {
         note_arrival(now, peer, header, packet, true);

@@ -28,20 +28,21 @@ namespace weft::srd {
   return true;
 }
 
-// A peer from which nothing came is told between the endpoints of the latest request to it; one
-// that has never answered either is nobody yet, and acknowledgements are for a life that is known.
+// A peer from which nothing came is told between the endpoints of the latest request to it. One
+// that has never answered either is nobody yet: acknowledgements are for a life that is known.
 void Engine::take_leave(TimePoint at, Leave how) {
   (void)advance(at);
   parts_.peers.each([&](Peer& peer) {
     Receiver& receiver = peer.receiver;
     const bool open = receiver.window().open();
-    if (is_given_up(peer) || !peer.life.known() || (!peer.sender && !open)) {
+    const Psn next = peer.sender ? peer.sender->next() : parts_.config.first_psn;
+    const bool has_sent = next != parts_.config.first_psn;
+    if (is_given_up(peer) || !peer.life.known() || (!has_sent && !open)) {
       return;
     }
-    if (!open) {
+    if (!open && !receiver.owes_ack()) {
       receiver.answer(peer.sender->last_to(), peer.sender->last_from());
     }
-    const Psn next = peer.sender ? peer.sender->next() : parts_.config.first_psn;
     if (receiver.parting().take_leave(receiver.window(), how, next)) {
       parts_.schedule.reply_now(peer);
     }
@@ -60,7 +61,7 @@ void Engine::stop_waiting() {
   parts_.peers.each([](Peer& peer) {
     Receiver& receiver = peer.receiver;
     if (receiver.is_awaited()) {
-      receiver.parting().stop_waiting(receiver.window());
+      receiver.parting().stop_waiting();
     }
   });
 }

@@ -76,9 +76,9 @@ struct TxPacket {
   [[nodiscard]] std::size_t size() const { return header_size + payload_size(); }
 };
 
-// Of a process that ends: it begins to, it asks those again that have not answered, or it only
-// looks whether what it has told is still true. (make_last_rounds())
-enum class Leave : std::uint8_t { begin, ask_again, look };
+// Of a process that ends: it begins to, it asks those again that have not answered, and in the end
+// it tells those anew to which it has sent more. (make_last_rounds())
+enum class Leave : std::uint8_t { begin, ask_again, end };
 
 // No clock, no thread, no socket, no log inside.
 class Machine {

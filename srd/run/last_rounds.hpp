@@ -42,14 +42,12 @@ bool make_last_rounds(Host<M>& host, Duration longest = kLongestEnd, Time&& time
   TimePoint now = begin;
   TimePoint ask_at = begin;
   Duration wait = kFirstWait;
-  bool has_begun = false;
+  Leave how = Leave::begin;
   bool stays = true;
   bool all_heard = true;
   const auto look = [&](M& machine, TimePoint round) {
-    const bool asks = now >= ask_at;
-    const bool begins = !std::exchange(has_begun, true);
-    machine.take_leave(round, begins ? Leave::begin : asks ? Leave::ask_again : Leave::look);
-    if (asks) {
+    if (now >= ask_at) {
+      machine.take_leave(round, std::exchange(how, Leave::ask_again));
       ask_at = now + wait;
       wait *= 2;
     }
@@ -59,7 +57,10 @@ bool make_last_rounds(Host<M>& host, Duration longest = kLongestEnd, Time&& time
     }
     stays = machine.is_awaited() || host.left_unsent();
   };
-  for (; !host.held_here(); now = time.now()) {
+  if (host.held_here()) {
+    return true;
+  }
+  for (;; now = time.now()) {
     stays = true;  // where another thread has the NIC, nobody here knows what is left
     const std::size_t work = host.poll(look);
     if (now - begin >= (stays ? longest : work == 0 ? Duration{} : Duration{kMaxBusy})) {
@@ -69,6 +70,7 @@ bool make_last_rounds(Host<M>& host, Duration longest = kLongestEnd, Time&& time
       time.sleep(std::chrono::microseconds{200});  // another thread or process may need this core
     }
   }
+  (void)host.poll([](M& machine, TimePoint round) { machine.take_leave(round, Leave::end); });
   return all_heard;
 }
 

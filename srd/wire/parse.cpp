@@ -39,6 +39,8 @@ constexpr std::uint8_t allowed_flags(std::uint8_t type) {
   return kRefused;  // every type may carry kChecksummed: only unknown ones come here
 }
 
+constexpr std::uint8_t kEchoes = kEchoValid | kEchoCongested | kEchoProbe;
+
 constexpr std::size_t kTypes = 32;
 constexpr auto kAllowedFlags = [] {
   std::array<std::uint8_t, kTypes> table{};
@@ -152,7 +154,8 @@ DropReason ParsedPacket::check(std::size_t more_size) {
     return DropReason::bad_type;
   }
   type_ = static_cast<PacketType>(header.type);
-  if ((header.flags & ~allowed) != 0) {
+  const bool word = type_ == PacketType::ack && (header.flags & kLeaving) != 0;  // has no echo
+  if ((header.flags & ~allowed) != 0 || (word && (header.flags & kEchoes) != 0)) {
     return DropReason::reserved_bits;
   }
   if (header.path.value() >= kMaxPaths) {

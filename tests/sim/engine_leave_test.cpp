@@ -88,16 +88,16 @@ TEST(EngineLeave, SaysItAgainOnlyWhereItHasSentSomethingSince) {
   say_last_words(pair, pair.a);
   ASSERT_TRUE(pair.run_until_idle());
   const Traffic traffic(pair.network());
-  const auto look = [&] {
-    pair.a.engine().take_leave(pair.now(), srd::Leave::look);
+  const auto end = [&] {
+    pair.a.engine().take_leave(pair.now(), srd::Leave::end);
     pair.run_for(1ms);
     return traffic.sent_by(pair.a);
   };
-  EXPECT_EQ(look(), 0);
+  EXPECT_EQ(end(), 0);
   pair.a.send(pair.b, "after all");
   ASSERT_TRUE(pair.run_until_idle());
   const int sent = traffic.sent_by(pair.a);
-  EXPECT_EQ(look(), sent + 1);
+  EXPECT_EQ(end(), sent + 1);
 }
 
 // Nothing has come from the peer that could be answered.

@@ -100,7 +100,7 @@ TEST(EngineLeaveTrouble, IsQuickThoughAPeerGoesOnSendingAFewShortMessages) {
   const TimePoint begin = pair.now();
   ASSERT_TRUE(begin_to_leave(pair, pair.b));
   const auto is_free = [&] {
-    pair.b.engine().take_leave(pair.now(), srd::Leave::look);
+    pair.b.engine().take_leave(pair.now(), srd::Leave::end);
     return !pair.b.engine().is_awaited();
   };
   bool once = false;
@@ -344,7 +344,7 @@ TEST(EngineLeaveTrouble, APeerThatHasSaidThatItLeavesIsNotWaitedForThoughItRepea
   pair.a.engine().take_leave(pair.now(), srd::Leave::begin);
   ASSERT_TRUE(pair.run_until([&] { return !pair.a.engine().is_awaited(); }));
   pair.run_for(1ms);
-  pair.a.engine().take_leave(pair.now(), srd::Leave::look);
+  pair.a.engine().take_leave(pair.now(), srd::Leave::end);
   pair.world().pump();
   pair.crash(pair.a);
   pair.run_for(1ms);

@@ -54,7 +54,7 @@ TEST(EngineLeaveWords, AnEarlierWordTakesNothingBack) {
   pair.network().delay_next(Packet::ack, 100us);
   take_leave(pair, pair.a, srd::Leave::begin);
   send_unheard(pair);
-  take_leave(pair, pair.a, srd::Leave::look);
+  take_leave(pair, pair.a, srd::Leave::end);
   pair.run_for(10us);  // that one is there
   pair.crash(pair.a);
   pair.run_for(100us);
@@ -151,7 +151,7 @@ TEST(EngineLeaveWords, AreSaidAgainWhenItLeavesAgain) {
   }
 }
 
-// Who only looks asks nobody, and who asks again asks those that have not heard.
+// Who asks again asks those that have not heard, and at its end nobody.
 TEST(EngineLeaveWords, QuestionsGoToThoseThatHaveNotAnswered) {
   Lab lab(3);
   Node& b = lab[2];
@@ -165,11 +165,9 @@ TEST(EngineLeaveWords, QuestionsGoToThoseThatHaveNotAnswered) {
   take_leave(lab, b, srd::Leave::begin);
   lab.run_for(1ms);
   EXPECT_EQ(said.count(), 2);
-  for (int i = 0; i < 10; ++i) {
-    take_leave(lab, b, srd::Leave::look);
-  }
-  EXPECT_EQ(said.count(), 2);
   take_leave(lab, b, srd::Leave::ask_again);
+  EXPECT_EQ(said.count(), 3);
+  take_leave(lab, b, srd::Leave::end);
   EXPECT_EQ(said.count(), 3);
 }
 
@@ -259,12 +257,166 @@ TEST(EngineLeaveWords, AWordOfHalfTheNumbersAgoSaysNothing) {
   srd::ReceiveWindow window;
   window.advance(Psn{10});
   srd::Parting parting;
-  parting.note_leave(Psn{11});
+  parting.note_leave(window, Psn{11});
   window.advance(Psn{0x40000000});
   window.advance(Psn{0x80000100});
   window.accept(Psn{0x80000100});
   EXPECT_TRUE(parting.take_leave(window, srd::Leave::begin, Psn{1}));
   EXPECT_TRUE(parting.is_awaited(window));
+  parting.note_leave(window, Psn{0x80000101});
+  EXPECT_FALSE(parting.is_awaited(window)) << "it has said so just now";
+}
+
+// It is new, but neither the latest, nor a copy, nor a question.
+TEST(EngineLeaveWords, APacketThatFillsAGapIsASignOfLife) {
+  Pair pair;
+  pair.b.receive(2);
+  pair.network().lose_next(Packet::send);
+  const auto sent = pair.a.send(pair.b, "one");
+  pair.a.send(pair.b, "two");
+  ASSERT_TRUE(pair.run_until([&] { return pair.a.engine().counters().rx_pkts != 0; }));
+  pair.partition(pair.a, pair.b);
+  EXPECT_GE(say_last_words(pair, pair.b), 100ms);
+  pair.rejoin(pair.a, pair.b);
+  pair.network().add({.kind = Packet::ack, .count = 4, .from = pair.b.host()});
+  pair.network().add({.kind = Packet::probe, .count = 1000, .from = pair.a.host()});
+  ASSERT_TRUE(pair.run_until([&] { return pair.b.inbox().size() == 2; }, 20s));
+  EXPECT_TRUE(begin_to_leave(pair, pair.b));
+  leave(pair, pair.b);
+  pair.network().clear_rules();
+  ASSERT_TRUE(pair.run_until_idle(20s));
+  EXPECT_EQ(pair.a.status(sent), Status::ok);
+}
+
+TEST(EngineLeaveWords, ANewPacketIsASignOfLife) {
+  Pair pair;
+  pair.b.receive(2);
+  send_unheard(pair);
+  pair.partition(pair.a, pair.b);
+  say_last_words(pair, pair.b);
+  pair.rejoin(pair.a, pair.b);
+  pair.network().add({.kind = Packet::probe, .count = 1000, .from = pair.a.host()});
+  pair.a.send(pair.b, "new");
+  ASSERT_TRUE(pair.run_until([&] { return pair.b.inbox().size() == 2; }));
+  EXPECT_TRUE(begin_to_leave(pair, pair.b));
+}
+
+TEST(EngineLeaveWords, WhoWasNotAwaitedIsNotSilent) {
+  Pair pair;
+  pair.b.receive();
+  exchange(pair);
+  say_last_words(pair, pair.b);
+  take_leave(pair, pair.b, srd::Leave::begin);
+  send_unheard(pair);  // after it has begun
+  EXPECT_FALSE(pair.b.engine().is_awaited());
+  pair.b.engine().stop_waiting();
+  EXPECT_TRUE(begin_to_leave(pair, pair.b));
+}
+
+TEST(EngineLeaveWords, AWordOfAFormerLifeSaysNothing) {
+  Pair pair;
+  pair.b.receive();
+  exchange(pair);
+  leave(pair, pair.a);
+  pair.run_for(1ms);
+  pair.restart(pair.a);
+  send_unheard(pair);
+  EXPECT_TRUE(begin_to_leave(pair, pair.b));
+}
+
+// A later process was told so by a notice, and its word comes before its first packet.
+TEST(EngineLeaveWords, AWordThatOvertakesTheFirstMessageIsHeard) {
+  Pair pair;
+  exchange(pair);
+  pair.restart(pair.b);
+  pair.b.receive();
+  pair.a.write(pair.b, 0, "refused, with a notice");
+  pair.run_for(20us);
+  ASSERT_EQ(pair.a.engine().counters().peer_restarts, 1U);
+  pair.network().delay_next(Packet::send, 50us);
+  pair.a.send(pair.b, "new");
+  pair.world().pump();
+  EXPECT_EQ(leave(pair, pair.a), Duration{});
+  const std::size_t before = pair.b.inbox().size();
+  ASSERT_TRUE(pair.run_until([&] { return pair.b.inbox().size() != before; }));
+  EXPECT_EQ(leave(pair, pair.b), Duration{});
+}
+
+// Its number is not zero.
+TEST(EngineLeaveWords, WhoHasSentNothingTellsItsFirstNumber) {
+  LabConfig config = lab_config();
+  config.engine.first_psn = Psn{0xFFFFFFFE};
+  Pair pair(config);
+  pair.a.receive();
+  pair.b.receive();
+  pair.b.send(pair.a, "there");
+  ASSERT_TRUE(pair.run_until_idle());
+  say_last_words(pair, pair.a);
+  pair.run_for(1ms);
+  send_unheard(pair);
+  EXPECT_TRUE(begin_to_leave(pair, pair.b));
+}
+
+TEST(EngineLeaveWords, AWordCountsForAWholeWindow) {
+  Pair pair;
+  exchange(pair);
+  pair.b.receive(100);
+  for (int n = 0; n < 100; ++n) {
+    pair.a.send(pair.b, "on");
+  }
+  pair.run_for(1us);
+  leave(pair, pair.a);
+  pair.run_for(1ms);
+  EXPECT_EQ(leave(pair, pair.b), Duration{});
+}
+
+TEST(EngineLeaveWords, WhoHasLeftAndGoneOnIsAskedAtOnce) {
+  Pair pair;
+  pair.b.receive();
+  exchange(pair);
+  say_last_words(pair, pair.b);
+  say_last_words(pair, pair.a);
+  pair.run_for(1ms);
+  send_unheard(pair);
+  pair.network().clear_rules();
+  EXPECT_LE(leave(pair, pair.b), 2 * pair.rtt());
+}
+
+// That is where the peer's process listens; the latest request may have gone elsewhere.
+TEST(EngineLeaveWords, GoWhereTheLatestPacketCameFrom) {
+  const Qpn other{99};
+  Pair pair;
+  pair.b.receive();
+  exchange(pair);
+  pair.a.open(other, {.qkey = kQkey, .receive_depth = 1});
+  pair.a.send(pair.b, "from there", {.source = other});
+  ASSERT_TRUE(pair.run_until_idle());
+  std::uint32_t to = 0;
+  pair.network().observe([&](TimePoint, NetworkEvent event, const auto& packet) {
+    srd::wire::CommonHeader header;
+    if (event == NetworkEvent::sent && packet.from == pair.b.host() &&
+        srd::wire::load(packet.bytes, header)) {
+      to = header.destination_qpn.value();
+    }
+  });
+  take_leave(pair, pair.b, srd::Leave::begin);
+  EXPECT_EQ(to, other.value());
+}
+
+// A third process was killed, so the last rounds go on, and so does a long message.
+TEST(EngineLeaveWords, AreFewThoughALongMessageGoesOn) {
+  Lab lab(3);
+  Node& a = lab[0];
+  a.receive();
+  lab[2].send(a, "on");
+  ASSERT_TRUE(lab.run_until([&] { return !a.inbox().empty(); }));
+  lab.crash(lab[2]);
+  a.write_phantom(lab[1], std::uint64_t{1} << 30,
+                  {.key = lab[1].phantom_key(), .address = Node::kPhantomAddress});
+  lab.run_for(1ms);
+  const Words said(lab.network(), a);
+  EXPECT_GE(say_last_words(lab, a), 100ms);
+  EXPECT_LE(said.count(), 10);
 }
 
 }  // namespace

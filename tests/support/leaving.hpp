@@ -35,7 +35,7 @@ inline Duration say_last_words(Lab& lab, Node& node) {
     }
   }
   node.engine().stop_waiting();
-  node.engine().take_leave(lab.now(), srd::Leave::look);
+  node.engine().take_leave(lab.now(), srd::Leave::end);
   lab.world().pump();
   return lab.now() - begin;
 }

@@ -39,7 +39,8 @@ struct Talker final : Machine {
   // A question is a packet, and the peer has heard once `deaf` of them are behind it.
   void take_leave(TimePoint /*now*/, Leave how) {
     begun += how == Leave::begin ? 1 : 0;
-    if (is_awaited() && how != Leave::look) {
+    ended += how == Leave::end ? 1 : 0;
+    if (is_awaited() && how != Leave::end) {
       ++left;
       ++asked;
       deaf -= deaf == kForEver ? 0 : 1;
@@ -52,6 +53,7 @@ struct Talker final : Machine {
   int deaf = 0;
   int asked = 0;
   int begun = 0;
+  int ended = 0;
   bool gone = false;
 
   int left = 0;
@@ -93,8 +95,9 @@ class LastRounds : public ::testing::Test {
   // How long it took.
   Duration finish(std::function<void()> between_rounds, Duration longest = kLongestEnd) {
     JumpingTime time{.between_rounds = std::move(between_rounds)};
-    make_last_rounds(*host, longest, time);
+    all_heard = make_last_rounds(*host, longest, time);
     EXPECT_EQ(talker->begun, 1);
+    EXPECT_EQ(talker->ended, 1);
     return time.at - TimePoint{};
   }
 
@@ -102,6 +105,7 @@ class LastRounds : public ::testing::Test {
   std::unique_ptr<PacketIo> peer;
   std::unique_ptr<Host<Talker>> host;
   Talker* talker = nullptr;
+  bool all_heard = false;
 };
 
 TEST_F(LastRounds, SendWhatARoundHasNoRoomFor) {
@@ -193,6 +197,7 @@ TEST_F(LastRounds, EndAsSoonAsThePeerHasHeard) {
   talker->deaf = 3;
   const Duration took = finish([this] { read_all(); });
   EXPECT_EQ(talker->asked, 3);
+  EXPECT_TRUE(all_heard);
   EXPECT_GE(took, milliseconds{3});
   EXPECT_LE(took, milliseconds{7});
 }
@@ -205,6 +210,7 @@ TEST_F(LastRounds, AskAPeerThatDoesNotAnswerAFewTimes) {
   EXPECT_GE(took, milliseconds{100});
   EXPECT_LE(took, milliseconds{103});
   EXPECT_TRUE(talker->gone);
+  EXPECT_FALSE(all_heard);
 }
 
 // The NICs before it have taken the time.

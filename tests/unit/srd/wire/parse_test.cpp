@@ -135,6 +135,17 @@ TEST(Parse, FlagsThatATypeDoesNotHave) {
   }
 }
 
+// Its echo_psn is another number.
+TEST(Parse, AnAckOfAProcessThatLeavesHasNoEcho) {
+  for (unsigned bit = 0; bit < 8; ++bit) {
+    const unsigned flag = 1U << bit;
+    const unsigned echoes = kEchoValid | kEchoCongested | kEchoProbe;
+    const Bytes bytes = with_common(
+        "ack", [&](auto& h) { h.flags = static_cast<std::uint8_t>(kLeaving | (flag & ~0x02U)); });
+    EXPECT_EQ(reason_of(bytes) == DropReason::reserved_bits, (echoes & flag) != 0) << flag;
+  }
+}
+
 TEST(Parse, PathsBelow256) {
   EXPECT_EQ(reason_of(with_common("send", [](auto& h) { h.path = 255; })), DropReason::none);
   EXPECT_EQ(reason_of(with_common("send", [](auto& h) { h.path = 256; })), DropReason::bad_path);

@@ -49,63 +49,6 @@ TEST(CreditBalance, SendsTwoPacketsOfAShortMessageToAStranger) {
   EXPECT_EQ(send_all(balance), 2 * kPacket);
 }
 
-// Where the network reports what it loses: too much of it costs headers and no time-out.
-CreditBalance balance_where_losses_are_reported(Bytes share = kWindow,
-                                                const UsualOverdraft& usual = {}) {
-  return CreditBalance{{.packet = kPacket,
-                        .window = kWindow,
-                        .share = share,
-                        .first_grant = kRoundTrip,
-                        .losses_are_reported = true},
-                       usual};
-}
-
-TEST(CreditBalance, SendsAllOfAShortMessageToAStrangerWhereLossesAreReported) {
-  for (const Bytes share : {kWindow, kWindow / 4}) {
-    CreditBalance balance = balance_where_losses_are_reported(share);
-    balance.want(share / 2);
-    EXPECT_EQ(send_all(balance), share / 2);
-    CreditBalance longer = balance_where_losses_are_reported(share);
-    longer.want(share / 2 + kPacket);
-    EXPECT_EQ(send_all(longer), 2 * kPacket);
-  }
-}
-
-// Several short ones at once are a long one.
-TEST(CreditBalance, SendsNoMoreOfManyShortMessagesThanOfOne) {
-  CreditBalance balance = balance_where_losses_are_reported();
-  Bytes sent = 0;
-  for (int i = 0; i < 40; ++i) {
-    balance.want(kWindow / 8);
-    sent += send_all(balance);
-  }
-  EXPECT_EQ(sent, kWindow);  // from there on the risk of a long one
-}
-
-// It is lost, all of it, and leaves again on the grants that were asked for already.
-TEST(CreditBalance, AShortMessageThatIsLostWaitsForItsGrants) {
-  UsualOverdraft usual;
-  CreditBalance balance = balance_where_losses_are_reported();
-  balance.want(kWindow / 2);
-  balance.on_requested(time_at(0us), kWindow);
-  const auto asked = balance.demand();
-  (void)send_all(balance);
-  balance.on_lost(kWindow / 2);
-  EXPECT_EQ(balance.demand(), asked);
-  EXPECT_EQ(send_all(balance), 0U);
-  balance.on_grant(time_at(10us), asked, usual);
-  EXPECT_EQ(send_all(balance), kWindow / 2);
-}
-
-// What others grant says more than that nobody has said anything, where it is more.
-TEST(CreditBalance, ASenderThatKnowsOthersSendsAllOfAShortMessageAllTheSame) {
-  UsualOverdraft usual;
-  usual.add(4 * kPacket);
-  CreditBalance balance = balance_where_losses_are_reported(kWindow, usual);
-  balance.want(kWindow / 2);
-  EXPECT_EQ(send_all(balance), kWindow / 2);
-}
-
 // A long message hears soon enough.
 TEST(CreditBalance, RisksItsShareOfTheWindowForALongMessageToAStranger) {
   CreditBalance balance = balance_of({}, kWindow / 2);
