@@ -143,10 +143,14 @@ class RetransmissionTimer {
     return question_open() ? asked_at_ + answer_wait_
                            : last_progress_ + kWaitsBeforeQuestion * answer_wait_;
   }
-  // The same where it owes credits, after so many times the wait for an answer: the bytes of a read
-  // do not bring any.
-  [[nodiscard]] TimePoint credit_question_due(int waits) const {
-    return asked_at_ > last_ack_ ? asked_at_ + answer_wait_ : last_ack_ + waits * answer_wait_;
+  // The same where it owes credits, which the bytes of a read do not bring: after so many times the
+  // wait for an answer, and not before `turn`, unless that is far away.
+  [[nodiscard]] TimePoint credit_question_due(int waits, TimePoint turn,
+                                              const RetransmissionTuning& tuning) const {
+    if (asked_at_ > last_ack_) {
+      return asked_at_ + answer_wait_;
+    }
+    return std::max(last_ack_ + waits * answer_wait_, std::min(turn, last_ack_ + tuning.max_rto));
   }
   // Nothing has come since the latest question.
   [[nodiscard]] bool question_open() const { return asked_at_ > last_progress_; }

@@ -80,9 +80,11 @@ TimePoint Sender::path_probe_due() const {
 }
 
 TimePoint Sender::question_due() const {
-  return has_work() && !has_credit() ? timer_.credit_question_due(credits_.waits_before_question(
-                                           RetransmissionTimer::kWaitsBeforeQuestion))
-                                     : timer_.question_due();
+  if (!has_work() || has_credit()) {
+    return timer_.question_due();
+  }
+  const int waits = credits_.waits_before_question(RetransmissionTimer::kWaitsBeforeQuestion);
+  return timer_.credit_question_due(waits, credits_.turn_due(), parts_.patience);
 }
 
 // A peer that owes us something may have died meanwhile: ask, and count silence as timeouts.

@@ -36,11 +36,23 @@ void CreditBalance::on_requested(TimePoint now, Bytes share) {
   share_ = share;
   const bool begins = asked_ <= allowed_;
   const bool repeated = demanded() <= asked_;
+  if (repeated && !in_doubt()) {
+    note_turn(now);
+  }
+  if (begins || repeated) {
+    waits_since_ = now;
+  }
   repeats_ = repeated ? static_cast<std::uint8_t>(std::min(repeats_ + 1, kMaxRepeats)) : 0;
   asked_ = std::max(asked_, demanded());
   if (begins) {
     begin_round(now + first_grant_);
   }
+}
+
+void CreditBalance::note_turn(TimePoint now) {
+  const auto waited = static_cast<std::uint32_t>(
+      std::clamp(now - waits_since_, Duration::zero(), Duration{0x3FFFFFFF}).count());
+  turn_ = std::max(waited, turn_ - turn_ / 8);
 }
 
 void CreditBalance::begin_round(TimePoint at) {
@@ -53,6 +65,8 @@ void CreditBalance::begin_round(TimePoint at) {
 
 void CreditBalance::take_grant(TimePoint now, Bytes granted, UsualOverdraft& usual) {
   needed_ = needed_ || spent_ > allowed_ || (wants_more() && !may_send());
+  note_turn(now);
+  waits_since_ = now;
   allowed_ += granted;
   heard_ = allowed_ > heard_ ? asked_ : heard_;
   if (now - round_began_ >= first_grant_ || allowed_ >= asked_) {

@@ -101,12 +101,17 @@ class CreditBalance {
   }
   // It was told, and what is the sender's share of its own line now.
   void on_requested(TimePoint now, Bytes share);
-  // How many times as long as for an answer it waits for grants before it asks again: `patient`
-  // times as a rule. While the receiver has granted nothing of what it was asked for last, the
-  // request may be lost, and nobody will ever grant that: then once, and twice as long each time.
+  // How many times as long as for an answer it waits for grants at least before it asks again.
+  // While the receiver has granted nothing of what it was asked for last, the request may be lost,
+  // and nobody will ever grant that: once, and twice as long each time, but at most `patient`
+  // times.
   [[nodiscard]] int waits_before_question(int patient) const {
-    const bool in_doubt = heard_ < asked_ && allowed_ >= heard_;
-    return in_doubt ? std::min(1 << repeats_, patient) : patient;
+    return in_doubt() ? std::min(1 << repeats_, patient) : 1;
+  }
+  // It need not ask before this time: the receiver has others to serve, and this sender's turn
+  // comes as often as the grants that it has seen. One that is as late again may be lost.
+  [[nodiscard]] TimePoint turn_due() const {
+    return in_doubt() ? TimePoint::min() : waits_since_ + 2 * Duration{turn_};
   }
 
   // Bytes that may be sent before they are granted.
@@ -134,6 +139,9 @@ class CreditBalance {
   [[nodiscard]] Bytes ahead() const {
     return std::max(kSharesAsked * share_, kWindowsAsked * window_);
   }
+  [[nodiscard]] bool in_doubt() const { return heard_ < asked_ && allowed_ >= heard_; }
+  // It has waited for a grant until now.
+  void note_turn(TimePoint now);
   // The demand, in whole credits.
   [[nodiscard]] Bytes demanded() const {
     const Bytes open = std::min((ahead() / kBytesPerCredit + 1) * kBytesPerCredit, kMaxOpen);
@@ -158,6 +166,7 @@ class CreditBalance {
   Bytes asked_ = 0;
   Bytes heard_ = 0;           // what was asked for when a grant last showed that it was heard
   std::uint8_t repeats_ = 0;  // of the latest request
+  std::uint32_t turn_ = 0;    // ns: the longest wait for a grant lately
   Bytes overdraft_ = 0;       // not known: the usual one
   Bytes packet_ = 0;
   Bytes window_ = 0;
@@ -169,8 +178,9 @@ class CreditBalance {
   Bytes round_allowed_ = 0;  // allowed and asked for when it began
   Bytes round_asked_ = 0;
   Bytes share_ = 0;
-  Bytes risk_ = 0;   // of a long message while nothing is known of any receiver
-  Bytes short_ = 0;  // messages up to this leave at once, the receiver unseen
+  Bytes risk_ = 0;           // of a long message while nothing is known of any receiver
+  Bytes short_ = 0;          // messages up to this leave at once, the receiver unseen
+  TimePoint waits_since_{};  // for a grant: the latest one, or when it was asked for
   Duration first_grant_{};
 };
 

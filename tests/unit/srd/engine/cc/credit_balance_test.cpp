@@ -362,16 +362,47 @@ TEST(CreditBalance, IsImpatientWhileARequestMayBeLost) {
     ASSERT_EQ(balance.waits_before_question(4), 4) << "after " << i << " more";
   }
   balance.on_grant(time_at(30us), 1, usual);
-  EXPECT_EQ(balance.waits_before_question(4), 4) << "it was heard";
+  EXPECT_EQ(balance.waits_before_question(4), 1) << "it was heard";
+  EXPECT_EQ(balance.turn_due(), time_at(50us)) << "and its turn came after 10 us";
   // So was the request for more, if anything beyond the one before is granted.
   const std::uint32_t before = balance.demand();
   balance.want(10 * kPacket);
   balance.on_requested(time_at(40us), kWindow);
-  EXPECT_EQ(balance.waits_before_question(4), 4) << "grants for the one before are to come";
+  EXPECT_GT(balance.turn_due(), time_at(40us)) << "grants for the one before are to come";
   balance.on_grant(time_at(50us), before, usual);
   EXPECT_EQ(balance.waits_before_question(4), 1);
+  EXPECT_EQ(balance.turn_due(), TimePoint::min()) << "the request for more may be lost";
   balance.on_grant(time_at(60us), before + 1, usual);
-  EXPECT_EQ(balance.waits_before_question(4), 4);
+  EXPECT_EQ(balance.waits_before_question(4), 1);
+  EXPECT_GT(balance.turn_due(), time_at(60us));
+}
+
+// Of many senders each waits until it is its turn again; what is later than that may be lost.
+TEST(CreditBalance, ExpectsGrantsAsOftenAsTheyCome) {
+  UsualOverdraft usual;
+  CreditBalance balance = balance_of();
+  balance.want(100 * kPacket);
+  balance.on_requested(time_at(0us), kWindow);
+  for (std::uint32_t turn = 1; turn <= 3; ++turn) {
+    balance.on_grant(time_at(turn * 100us), turn * 8, usual);
+    EXPECT_EQ(balance.turn_due(), time_at(turn * 100us + 200us));
+  }
+  balance.on_requested(time_at(500us), kWindow);  // a question, and it is answered: not yet
+  EXPECT_EQ(balance.turn_due(), time_at(900us)) << "the turn is as long as it has waited";
+  balance.on_grant(time_at(510us), 32, usual);
+  EXPECT_LT(balance.turn_due(), time_at(900us)) << "long waits are forgotten";
+  EXPECT_GT(balance.turn_due(), time_at(510us + 200us));
+}
+
+// Nothing is waited for between two messages.
+TEST(CreditBalance, APauseIsNoTurn) {
+  UsualOverdraft usual;
+  CreditBalance balance = balance_of();
+  exchange(balance, time_at(0us), 16 * kPacket, usual);
+  balance.want(100 * kPacket);
+  balance.on_requested(time_at(1000us), kWindow);
+  balance.on_grant(time_at(1010us), balance.demand() / 2, usual);
+  EXPECT_EQ(balance.turn_due(), time_at(1030us));
 }
 
 TEST(CreditBalance, WorksAcrossTheWrapOfTheCounts) {
