@@ -220,8 +220,8 @@ void Engine::restart_peer(TimePoint now, Peer& peer, Life life) {
   }
 }
 
-// Each request is answered, so that a sender whose turn is far away knows that it was heard. A
-// receiver that does not ration grants everything. [wire 4.8]
+// Each request is answered, so that a sender whose turn is far away knows that we live. A receiver
+// that does not ration grants everything. [wire 4.8]
 void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequest& request) {
   if (parts_.config.receiver_credits) {
     (void)parts_.grants.on_demand(now, peer.id, request.demand.value());

@@ -8,10 +8,10 @@
 //   measured again, and not merely with any answer: while all packets are sent twice none is
 //   measured, and a wait that fell back to the old estimate would go on sending everything twice.
 // - the wait before a question, four times as long: nothing is in flight, and yet the peer owes
-//   something (bytes of a read, credits). The answer to a question is waited for like any packet's.
-//   Where the request for credits itself may be lost, the wait is shorter (CreditBalance). Where
-//   losses are reported a question is repeated once before the wait for its answer doubles, and a
-//   tail several times.
+//   something, as the bytes of a read. The answer to a question is waited for like any packet's.
+//   How long credits are waited for follows from how often they come (CreditBalance). Where losses
+//   are reported a question is repeated once before the wait for its answer doubles, and a tail
+//   several times.
 //
 // Before the first round trip is measured packets are asked for after retransmit_wait(), and taken
 // for lost only after max_rto: they may be waiting behind the first windows of any number of other
@@ -144,13 +144,14 @@ class RetransmissionTimer {
                            : last_progress_ + kWaitsBeforeQuestion * answer_wait_;
   }
   // The same where it owes credits, which the bytes of a read do not bring: after so many times the
-  // wait for an answer, and not before `turn`, unless that is far away.
+  // wait for an answer, and not before `turn`, but after max_rto at the latest.
   [[nodiscard]] TimePoint credit_question_due(int waits, TimePoint turn,
                                               const RetransmissionTuning& tuning) const {
     if (asked_at_ > last_ack_) {
       return asked_at_ + answer_wait_;
     }
-    return std::max(last_ack_ + waits * answer_wait_, std::min(turn, last_ack_ + tuning.max_rto));
+    const Duration longest = std::max(tuning.max_rto, answer_wait_);
+    return std::min(std::max(last_ack_ + waits * answer_wait_, turn), last_ack_ + longest);
   }
   // Nothing has come since the latest question.
   [[nodiscard]] bool question_open() const { return asked_at_ > last_progress_; }

@@ -83,8 +83,8 @@ TimePoint Sender::question_due() const {
   if (!has_work() || has_credit()) {
     return timer_.question_due();
   }
-  const int waits = credits_.waits_before_question(RetransmissionTimer::kWaitsBeforeQuestion);
-  return timer_.credit_question_due(waits, credits_.turn_due(), parts_.patience);
+  return timer_.credit_question_due(credits_.waits_before_question(), credits_.turn_due(),
+                                    parts_.patience);
 }
 
 // A peer that owes us something may have died meanwhile: ask, and count silence as timeouts.

@@ -7,9 +7,9 @@ CreditBalance::CreditBalance(const Tuning& tuning, const UsualOverdraft& usual)
     : overdraft_(std::min(usual.get(), tuning.share)),
       packet_(tuning.packet),
       window_(tuning.window),
+      losses_are_reported_(tuning.losses_are_reported),
       share_(tuning.share),
       risk_(usual.known() ? 0 : tuning.share),
-      short_(tuning.losses_are_reported ? tuning.share / kShortPart : 0),
       first_grant_(tuning.first_grant) {}
 
 // First what has not been asked for: that need not be granted for nothing.
@@ -35,12 +35,12 @@ void CreditBalance::on_lost(Bytes bytes) {
 void CreditBalance::on_requested(TimePoint now, Bytes share) {
   share_ = share;
   const bool begins = asked_ <= allowed_;
-  const bool repeated = demanded() <= asked_;
-  if (repeated && !in_doubt()) {
-    note_turn(now);
-  }
-  if (begins || repeated) {
+  const bool repeated = !should_request();
+  if (begins || idle_ || (repeated && in_doubt())) {
     waits_since_ = now;
+    idle_ = false;
+  } else if (repeated) {
+    questioned_ = true;
   }
   repeats_ = repeated ? static_cast<std::uint8_t>(std::min(repeats_ + 1, kMaxRepeats)) : 0;
   asked_ = std::max(asked_, demanded());
@@ -49,10 +49,14 @@ void CreditBalance::on_requested(TimePoint now, Bytes share) {
   }
 }
 
+// At most twice the turn that was known: a sender that has slept, or was cut off, has not waited
+// for its turn all that time.
 void CreditBalance::note_turn(TimePoint now) {
+  const Duration most = std::max(2 * Duration{turn_}, kFirstTurn * first_grant_);
   const auto waited = static_cast<std::uint32_t>(
-      std::clamp(now - waits_since_, Duration::zero(), Duration{0x3FFFFFFF}).count());
+      std::clamp(now - waits_since_, Duration::zero(), std::min(most, kLongestTurn)).count());
   turn_ = std::max(waited, turn_ - turn_ / 8);
+  questioned_ = false;
 }
 
 void CreditBalance::begin_round(TimePoint at) {
@@ -65,8 +69,12 @@ void CreditBalance::begin_round(TimePoint at) {
 
 void CreditBalance::take_grant(TimePoint now, Bytes granted, UsualOverdraft& usual) {
   needed_ = needed_ || spent_ > allowed_ || (wants_more() && !may_send());
-  note_turn(now);
+  if (!idle_) {
+    note_turn(now);
+  }
   waits_since_ = now;
+  idle_ = false;
+  questioned_ = false;
   allowed_ += granted;
   heard_ = allowed_ > heard_ ? asked_ : heard_;
   if (now - round_began_ >= first_grant_ || allowed_ >= asked_) {

@@ -9,8 +9,8 @@
 // the link has work for exactly the round trip that a grant would take. A receiver that has granted
 // nothing yet is trusted with what others have granted lately; and with next to nothing if nobody
 // has, because a thousand senders that begin together know no more than one alone. But where the
-// network reports what it loses, a message that fits into half of the sender's share leaves at
-// once: lost, it costs its headers, and held back it costs a round trip.
+// network reports what it loses, a message of a few packets that fits into half of the sender's
+// share leaves at once: lost, it costs its headers, and held back it costs a round trip.
 //
 // What was overdrawn and lost was too much: the overdraft shrinks by it, and it leaves again on the
 // grants that are under way for it. What was granted and lost is asked for anew.
@@ -60,7 +60,10 @@ class CreditBalance {
   CreditBalance(const Tuning& tuning, const UsualOverdraft& usual);
 
   // So many more bytes wait to be sent.
-  void want(Bytes bytes) { wanted_ += bytes; }
+  void want(Bytes bytes) {
+    idle_ = idle_ || !wants_more();
+    wanted_ += bytes;
+  }
   // Bytes that were wanted will not be sent after all. What was asked for cannot be taken back.
   void give_up(Bytes bytes);
 
@@ -77,12 +80,15 @@ class CreditBalance {
   // The same, but they never were in the receiver's way: they may leave again at once.
   void on_lost_on_the_way(Bytes bytes) { spent_ -= std::min(spent_, bytes); }
 
-  // Older grants, which arrive late, are ignored.
+  // Older grants, which arrive late, are ignored. One that is no more than the latest one answers a
+  // question: it is not the sender's turn yet.
   void on_grant(TimePoint now, std::uint32_t cumulative, UsualOverdraft& usual) {
     const auto step = static_cast<std::int32_t>(
         cumulative - static_cast<std::uint32_t>(allowed_ / kBytesPerCredit));
     if (step > 0) {
       take_grant(now, static_cast<Bytes>(step) * kBytesPerCredit, usual);
+    } else if (questioned_) {
+      note_turn(now);
     }
   }
 
@@ -103,11 +109,8 @@ class CreditBalance {
   void on_requested(TimePoint now, Bytes share);
   // How many times as long as for an answer it waits for grants at least before it asks again.
   // While the receiver has granted nothing of what it was asked for last, the request may be lost,
-  // and nobody will ever grant that: once, and twice as long each time, but at most `patient`
-  // times.
-  [[nodiscard]] int waits_before_question(int patient) const {
-    return in_doubt() ? std::min(1 << repeats_, patient) : 1;
-  }
+  // and nobody will ever grant that: once, and twice as long each time.
+  [[nodiscard]] int waits_before_question() const { return in_doubt() ? 1 << repeats_ : 1; }
   // It need not ask before this time: the receiver has others to serve, and this sender's turn
   // comes as often as the grants that it has seen. One that is as late again may be lost.
   [[nodiscard]] TimePoint turn_due() const {
@@ -131,8 +134,13 @@ class CreditBalance {
   // Of its share, what is short enough to leave at once. Chosen: the more, the better for all but
   // those that many begin to send to at the same time.
   static constexpr Bytes kShortPart = 2;
+  // Nor more packets: what is cut leaves its headers, and a queue holds few of a thousand senders.
+  static constexpr Bytes kShortPackets = 8;
   // Waits do not double more often.
   static constexpr int kMaxRepeats = 8;
+  // First grants: the longest turn that is believed while none is known.
+  static constexpr int kFirstTurn = 4;
+  static constexpr Duration kLongestTurn = std::chrono::seconds{1};
 
   // How much is asked for at a time. The receiver cannot know that its sender has others to serve:
   // what it grants beyond the share that the line has for it is its other senders' loss.
@@ -152,9 +160,13 @@ class CreditBalance {
   // would be over before it says so, and a thousand of them at once would all be lost; a longer one
   // soon hears, and loses its share at most. So the risk begins where a message no longer fits.
   [[nodiscard]] Bytes first_overdraft() const {
-    const Bytes beyond = wanted_ - std::min(wanted_, risk_);
-    const Bytes whole = wanted_ <= short_ ? wanted_ : 0;
-    return std::max({std::min(beyond, risk_), overdraft_, kFirstPackets * packet_, whole});
+    const Bytes risk = std::min(risk_, share_);
+    const Bytes beyond = wanted_ - std::min(wanted_, risk);
+    const Bytes whole = wanted_ <= short_message() ? wanted_ : 0;
+    return std::max({std::min(beyond, risk), overdraft_, kFirstPackets * packet_, whole});
+  }
+  [[nodiscard]] Bytes short_message() const {
+    return losses_are_reported_ ? std::min(share_ / kShortPart, kShortPackets * packet_) : 0;
   }
   void take_grant(TimePoint now, Bytes granted, UsualOverdraft& usual);
   void learn(TimePoint now, UsualOverdraft& usual);
@@ -171,6 +183,9 @@ class CreditBalance {
   Bytes packet_ = 0;
   Bytes window_ = 0;
   bool known_ = false;  // the overdraft: this receiver has shown it
+  bool losses_are_reported_ = false;
+  bool idle_ = true;         // until what waits now was posted: it has not waited for a grant
+  bool questioned_ = false;  // it has asked whether it is its turn
   // Of the round in which grants are counted.
   bool needed_ = false;  // the overdraft: it was used, or there would have been a use for more
   bool lost_ = false;    // something was
@@ -179,7 +194,6 @@ class CreditBalance {
   Bytes round_asked_ = 0;
   Bytes share_ = 0;
   Bytes risk_ = 0;           // of a long message while nothing is known of any receiver
-  Bytes short_ = 0;          // messages up to this leave at once, the receiver unseen
   TimePoint waits_since_{};  // for a grant: the latest one, or when it was asked for
   Duration first_grant_{};
 };

@@ -354,15 +354,15 @@ TEST(CreditBalance, IsImpatientWhileARequestMayBeLost) {
   CreditBalance balance = balance_of();
   balance.want(10 * kPacket);
   balance.on_requested(time_at(0us), kWindow);
-  EXPECT_EQ(balance.waits_before_question(4), 1);
+  EXPECT_EQ(balance.waits_before_question(), 1);
   balance.on_requested(time_at(10us), kWindow);
-  EXPECT_EQ(balance.waits_before_question(4), 2);
-  for (int i = 0; i < 300; ++i) {
+  EXPECT_EQ(balance.waits_before_question(), 2);
+  for (int i = 2; i < 300; ++i) {
     balance.on_requested(time_at(20us), kWindow);
-    ASSERT_EQ(balance.waits_before_question(4), 4) << "after " << i << " more";
+    ASSERT_EQ(balance.waits_before_question(), 1 << std::min(i, 8)) << "after " << i << " more";
   }
   balance.on_grant(time_at(30us), 1, usual);
-  EXPECT_EQ(balance.waits_before_question(4), 1) << "it was heard";
+  EXPECT_EQ(balance.waits_before_question(), 1) << "it was heard";
   EXPECT_EQ(balance.turn_due(), time_at(50us)) << "and its turn came after 10 us";
   // So was the request for more, if anything beyond the one before is granted.
   const std::uint32_t before = balance.demand();
@@ -370,10 +370,10 @@ TEST(CreditBalance, IsImpatientWhileARequestMayBeLost) {
   balance.on_requested(time_at(40us), kWindow);
   EXPECT_GT(balance.turn_due(), time_at(40us)) << "grants for the one before are to come";
   balance.on_grant(time_at(50us), before, usual);
-  EXPECT_EQ(balance.waits_before_question(4), 1);
+  EXPECT_EQ(balance.waits_before_question(), 1);
   EXPECT_EQ(balance.turn_due(), TimePoint::min()) << "the request for more may be lost";
   balance.on_grant(time_at(60us), before + 1, usual);
-  EXPECT_EQ(balance.waits_before_question(4), 1);
+  EXPECT_EQ(balance.waits_before_question(), 1);
   EXPECT_GT(balance.turn_due(), time_at(60us));
 }
 
@@ -383,15 +383,33 @@ TEST(CreditBalance, ExpectsGrantsAsOftenAsTheyCome) {
   CreditBalance balance = balance_of();
   balance.want(100 * kPacket);
   balance.on_requested(time_at(0us), kWindow);
-  for (std::uint32_t turn = 1; turn <= 3; ++turn) {
-    balance.on_grant(time_at(turn * 100us), turn * 8, usual);
-    EXPECT_EQ(balance.turn_due(), time_at(turn * 100us + 200us));
+  for (std::uint32_t turn = 1; turn <= 10; ++turn) {
+    balance.on_grant(time_at(turn * 100us), turn, usual);
   }
-  balance.on_requested(time_at(500us), kWindow);  // a question, and it is answered: not yet
-  EXPECT_EQ(balance.turn_due(), time_at(900us)) << "the turn is as long as it has waited";
-  balance.on_grant(time_at(510us), 32, usual);
-  EXPECT_LT(balance.turn_due(), time_at(900us)) << "long waits are forgotten";
-  EXPECT_GT(balance.turn_due(), time_at(510us + 200us));
+  EXPECT_EQ(balance.turn_due(), time_at(1200us));
+  balance.on_requested(time_at(1190us), kWindow);  // a question ...
+  EXPECT_EQ(balance.turn_due(), time_at(1200us));
+  balance.on_grant(time_at(1200us), 10, usual);  // ... and the answer: not yet
+  EXPECT_EQ(balance.turn_due(), time_at(1400us)) << "the turn is as long as it has waited";
+  balance.on_grant(time_at(1250us), 11, usual);
+  EXPECT_EQ(balance.turn_due(), time_at(1250us + 2 * 250us));
+  for (std::uint32_t turn = 1; turn <= 10; ++turn) {
+    balance.on_grant(time_at(1250us + turn * 100us), 11 + turn, usual);
+  }
+  EXPECT_LT(balance.turn_due(), time_at(2250us + 2 * 125us)) << "long waits are forgotten";
+  EXPECT_GE(balance.turn_due(), time_at(2250us + 200us));
+}
+
+// One long wait may have been a sleep.
+TEST(CreditBalance, BelievesInATurnTwiceAsLongAsTheOneBefore) {
+  UsualOverdraft usual;
+  CreditBalance balance = balance_of();
+  balance.want(100 * kPacket);
+  balance.on_requested(time_at(0us), kWindow);
+  balance.on_grant(time_at(0us) + 1s, 1, usual);
+  EXPECT_EQ(balance.turn_due(), time_at(0us) + 1s + 2 * 4 * kRoundTrip);
+  balance.on_grant(time_at(0us) + 2s, 2, usual);
+  EXPECT_EQ(balance.turn_due(), time_at(0us) + 2s + 2 * 8 * kRoundTrip);
 }
 
 // Nothing is waited for between two messages.

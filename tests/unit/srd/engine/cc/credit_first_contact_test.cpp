@@ -1,6 +1,8 @@
 // Owns the tests of what leaves for a receiver that has granted nothing yet, where the network
-// reports what it loses: too much of it costs headers and no time-out.
+// reports what it loses.
 #include <gtest/gtest.h>
+
+#include <utility>
 
 #include "srd/engine/cc/credit_balance.hpp"
 
@@ -32,15 +34,30 @@ Bytes send_all(CreditBalance& balance) {
   return sent;
 }
 
+// Of half of its share, and not more than eight packets.
 TEST(CreditFirstContact, SendsAllOfAShortMessage) {
-  for (const Bytes share : {kWindow, kWindow / 4}) {
+  for (const auto& [share, all] : {std::pair{kWindow, 8 * kPacket},
+                                   {16 * kPacket, 8 * kPacket},
+                                   {10 * kPacket, 5 * kPacket}}) {
     CreditBalance balance = balance_of(share);
-    balance.want(share / 2);
-    EXPECT_EQ(send_all(balance), share / 2);
+    balance.want(all);
+    EXPECT_EQ(send_all(balance), all);
     CreditBalance longer = balance_of(share);
-    longer.want(share / 2 + kPacket);
+    longer.want(all + 1);
     EXPECT_EQ(send_all(longer), 2 * kPacket);
   }
+}
+
+// The share that it has now: it may have met the receiver when there was nobody else.
+TEST(CreditFirstContact, ItsShareIsThatOfTheLatestRequest) {
+  CreditBalance balance = balance_of();
+  balance.on_requested(time_at(0us), 10 * kPacket);
+  balance.want(8 * kPacket);
+  EXPECT_EQ(send_all(balance), 2 * kPacket);
+  CreditBalance alone = balance_of();
+  alone.on_requested(time_at(0us), 10 * kPacket);
+  alone.want(5 * kPacket);
+  EXPECT_EQ(send_all(alone), 5 * kPacket);
 }
 
 // Several short ones at once are a long one.
@@ -58,15 +75,15 @@ TEST(CreditFirstContact, SendsNoMoreOfManyShortMessagesThanOfOne) {
 TEST(CreditFirstContact, AShortMessageThatIsLostWaitsForItsGrants) {
   UsualOverdraft usual;
   CreditBalance balance = balance_of();
-  balance.want(kWindow / 2);
+  balance.want(8 * kPacket);
   balance.on_requested(time_at(0us), kWindow);
   const auto asked = balance.demand();
   (void)send_all(balance);
-  balance.on_lost(kWindow / 2);
+  balance.on_lost(8 * kPacket);
   EXPECT_EQ(balance.demand(), asked);
   EXPECT_EQ(send_all(balance), 0U);
   balance.on_grant(time_at(10us), asked, usual);
-  EXPECT_EQ(send_all(balance), kWindow / 2);
+  EXPECT_EQ(send_all(balance), 8 * kPacket);
 }
 
 // What others grant says more than that nobody has said anything, where it is more.
@@ -74,8 +91,8 @@ TEST(CreditFirstContact, ASenderThatKnowsOthersSendsAllOfAShortMessageAllTheSame
   UsualOverdraft usual;
   usual.add(4 * kPacket);
   CreditBalance balance = balance_of(kWindow, usual);
-  balance.want(kWindow / 2);
-  EXPECT_EQ(send_all(balance), kWindow / 2);
+  balance.want(8 * kPacket);
+  EXPECT_EQ(send_all(balance), 8 * kPacket);
 }
 
 }  // namespace

@@ -1,0 +1,133 @@
+// Owns the stories of senders that wait for their turn to be granted credits: when they ask, and
+// how long what was lost holds them up.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/support/lab.hpp"
+
+namespace weft::testing {
+namespace {
+
+constexpr std::size_t kGrant = 8192;
+constexpr std::size_t kLong = 60'000;  // asked for at once
+constexpr Duration kSoon = 2ms;
+
+LabConfig rationed() {
+  LabConfig config = lab_config();
+  config.engine.receiver_credits = true;
+  config.engine.trimming = true;
+  config.engine.credit_window = 4096;
+  return config;
+}
+
+// The second one grants 8 KiB each 70 us.
+class SlowPair : public Pair {
+ public:
+  SlowPair() : Pair(rationed()) {
+    srd::EngineConfig slow = b.config();
+    slow.line_rate = Rate::gbps(1);
+    crash(b);
+    boot(b, slow);
+  }
+};
+
+// How long a message takes whose last grant is lost; it would take 470 us.
+Duration time_with_lost_grants(Pair& pair) {
+  const TimePoint start = pair.now();
+  const auto write = pair.a.write(pair.b, 0, pattern(kLong));
+  pair.run_for(420us);
+  pair.network().partition(1, 0);
+  pair.run_for(80us);
+  pair.network().rejoin(1, 0);
+  EXPECT_TRUE(pair.run_until([&] { return pair.a.status(write).has_value(); }));
+  EXPECT_EQ(pair.a.status(write), Status::ok);
+  return pair.now() - start;
+}
+
+TEST(EngineTurn, LostGrantsHoldUpAMessageForLittle) {
+  SlowPair pair;
+  EXPECT_LT(time_with_lost_grants(pair), kSoon);
+}
+
+// The receiver's last words to the message before were lost, and nobody missed them.
+TEST(EngineTurn, APauseDoesNotMakeLostGrantsWorse) {
+  SlowPair pair;
+  for (const std::size_t bytes : {kGrant, std::size_t{1000}}) {
+    const auto write = pair.a.write(pair.b, 0, pattern(bytes));
+    ASSERT_TRUE(pair.run_until([&] { return pair.a.status(write).has_value(); }));
+  }
+  pair.network().partition(1, 0);
+  pair.run_for(1ms);
+  pair.network().rejoin(1, 0);
+  pair.run_for(10s);
+  EXPECT_LT(time_with_lost_grants(pair), kSoon);
+}
+
+// All links are down for a while, as when a switch restarts.
+TEST(EngineTurn, AnOutageDoesNotMakeLostGrantsWorse) {
+  SlowPair pair;
+  const auto first = pair.a.write(pair.b, 0, pattern(kLong));
+  pair.run_for(300us);
+  pair.partition(pair.a, pair.b);
+  pair.run_for(450ms);
+  pair.rejoin(pair.a, pair.b);
+  ASSERT_TRUE(pair.run_until([&] { return pair.a.status(first).has_value(); }));
+  EXPECT_LT(time_with_lost_grants(pair), kSoon);
+}
+
+// Suspended, as a laptop is.
+TEST(EngineTurn, ASleepDoesNotMakeLostGrantsWorse) {
+  SlowPair pair;
+  const auto first = pair.a.write(pair.b, 0, pattern(kLong));
+  pair.run_for(300us);
+  pair.world().pause(0);
+  pair.world().pause(1);
+  pair.run_for(1s);
+  pair.world().resume(0);
+  pair.world().resume(1);
+  ASSERT_TRUE(pair.run_until([&] { return pair.a.status(first).has_value(); }));
+  EXPECT_LT(time_with_lost_grants(pair), kSoon);
+}
+
+// Questions of a sender within seven turns, of 41 that share a receiver; after so many turns.
+std::uint64_t questions_after(Duration after, bool posts) {
+  constexpr std::uint32_t kOthers = 40;
+  LabConfig config = rationed();
+  config.engine.line_rate = Rate::gbps(1);
+  Lab lab(kOthers + 2, config);
+  Node& a = lab[1];
+  a.write_phantom(lab[0], posts ? 30'000 : 500'000);
+  lab.run_for(100us);
+  for (std::uint32_t i = 0; i < kOthers; ++i) {
+    lab[i + 2].write_phantom(lab[0], 10'000'000);
+  }
+  lab.run_for(after);
+  const std::uint64_t before = a.engine().counters().credit_requests;
+  for (int i = 0; i < 1000; ++i) {
+    lab.run_for(20us);
+    if (posts) {
+      a.write_phantom(lab[0], 256);
+    }
+  }
+  return a.engine().counters().credit_requests - before;
+}
+
+// Its turn comes ever more seldom, as the receiver serves ever more others.
+TEST(EngineTurn, AsksSeldomOnceItKnowsItsTurn) { EXPECT_LE(questions_after(40ms, false), 14U); }
+
+// And asks for more each time it has spent what a grant was good for.
+TEST(EngineTurn, AsksSeldomOnceItKnowsItsTurnAndPosts) {
+  EXPECT_LE(questions_after(40ms, true), 56U);
+}
+
+TEST(EngineTurn, AsksSeldomWhileItsTurnBecomesLonger) {
+  EXPECT_LE(questions_after(0us, false), 35U);
+}
+
+TEST(EngineTurn, AsksSeldomWhileItsTurnBecomesLongerAndItPosts) {
+  EXPECT_LE(questions_after(0us, true), 70U);
+}
+
+}  // namespace
+}  // namespace weft::testing
