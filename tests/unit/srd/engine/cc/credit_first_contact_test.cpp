@@ -58,6 +58,10 @@ TEST(CreditFirstContact, ItsShareIsThatOfTheLatestRequest) {
   alone.on_requested(time_at(0us), 10 * kPacket);
   alone.want(5 * kPacket);
   EXPECT_EQ(send_all(alone), 5 * kPacket);
+  CreditBalance longer = balance_of();
+  longer.on_requested(time_at(0us), 10 * kPacket);
+  longer.want(1000 * kPacket);
+  EXPECT_EQ(send_all(longer), 10 * kPacket) << "the risk of a long one, too";
 }
 
 // Several short ones at once are a long one.

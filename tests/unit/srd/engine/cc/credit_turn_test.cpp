@@ -135,6 +135,67 @@ TEST(CreditTurn, WhatIsAskedInDoubtIsNoTurn) {
   EXPECT_EQ(balance.turn_due(), time_at(130us));
 }
 
+// Acknowledgements come all the time, and most of them answer no question.
+TEST(CreditTurn, WhatAnswersNoQuestionIsNoTurn) {
+  UsualOverdraft usual;
+  CreditBalance balance = balance_of();
+  take_turns(balance, time_at(0us), 1, 20us, usual);
+  balance.on_grant(time_at(50us), kQuantum, usual);
+  EXPECT_EQ(balance.turn_due(), time_at(60us));
+  balance.on_requested(time_at(60us), kWindow);
+  balance.on_grant(time_at(70us), kQuantum, usual);  // 50 us, of which 40 are believed
+  EXPECT_EQ(balance.turn_due(), time_at(100us));
+  balance.on_grant(time_at(80us), kQuantum, usual);
+  EXPECT_EQ(balance.turn_due(), time_at(100us));
+  balance.on_requested(time_at(90us), kWindow);  // and this one is answered by a grant
+  balance.on_grant(time_at(100us), 2 * kQuantum, usual);
+  EXPECT_EQ(balance.turn_due(), time_at(260us));
+  balance.on_grant(time_at(250us), 2 * kQuantum, usual);
+  EXPECT_EQ(balance.turn_due(), time_at(260us));
+}
+
+TEST(CreditTurn, AQuestionThatAsksForMoreIsOneAllTheSame) {
+  UsualOverdraft usual;
+  CreditBalance balance = balance_of();
+  take_turns(balance, time_at(0us), 1, 20us, usual);
+  balance.want(kPacket);
+  ASSERT_FALSE(balance.should_request()) << "there is enough to go on with";
+  balance.on_requested(time_at(60us), kWindow);
+  balance.on_grant(time_at(70us), kQuantum, usual);
+  EXPECT_EQ(balance.turn_due(), time_at(100us));
+}
+
+// Two messages after a pause, and a grant for those before it.
+TEST(CreditTurn, APauseIsNoTurnWhateverComesFirstAfterIt) {
+  UsualOverdraft usual;
+  CreditBalance balance = balance_of();
+  take_turns(balance, time_at(0us), 8, 20us, usual);
+  balance.give_up(1000 * kPacket);
+  balance.want(kPacket);
+  balance.want(kPacket);
+  balance.on_grant(time_at(0us) + 1s, 9 * kQuantum, usual);
+  EXPECT_EQ(balance.turn_due(), time_at(0us) + 1s + 2 * 20us);
+  balance.give_up(2 * kPacket);
+  balance.want(kPacket);
+  balance.want(kPacket);
+  balance.on_requested(time_at(0us) + 2s, kWindow);
+  balance.on_grant(time_at(20us) + 2s, 10 * kQuantum, usual);
+  EXPECT_EQ(balance.turn_due(), time_at(20us) + 2s + 2 * 20us);
+}
+
+// All that was asked for has been granted, and is held back by congestion control.
+TEST(CreditTurn, NobodyWaitsForGrantsWhoHasThem) {
+  UsualOverdraft usual;
+  CreditBalance balance = balance_of();
+  balance.want(8 * kPacket);
+  balance.on_requested(time_at(0us), kWindow);
+  balance.on_grant(time_at(10us), kQuantum, usual);
+  balance.want(8 * kPacket);
+  balance.on_requested(time_at(1000us), kWindow);
+  balance.on_grant(time_at(1010us), 2 * kQuantum, usual);
+  EXPECT_EQ(balance.turn_due(), time_at(1030us));
+}
+
 // More that is asked for does not put the next question off.
 TEST(CreditTurn, AsMuchAsIsPostedTheWaitGoesOn) {
   UsualOverdraft usual;
