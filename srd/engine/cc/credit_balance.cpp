@@ -36,6 +36,8 @@ void CreditBalance::on_requested(TimePoint now, Bytes share) {
   share_ = share;
   const bool begins = asked_ <= allowed_;
   const bool repeated = !should_request();
+  // A wait begins with the first request, and with each one while none may have been heard. It goes
+  // on when more is asked for: the turn is the sender's, and not the message's.
   if (begins || idle_ || (repeated && in_doubt())) {
     waits_since_ = now;
     idle_ = false;
@@ -52,11 +54,14 @@ void CreditBalance::on_requested(TimePoint now, Bytes share) {
 // At most twice the turn that was known: a sender that has slept, or was cut off, has not waited
 // for its turn all that time.
 void CreditBalance::note_turn(TimePoint now) {
+  questioned_ = false;
+  if (idle_) {
+    return;
+  }
   const Duration most = std::max(2 * Duration{turn_}, kFirstTurn * first_grant_);
   const auto waited = static_cast<std::uint32_t>(
       std::clamp(now - waits_since_, Duration::zero(), std::min(most, kLongestTurn)).count());
   turn_ = std::max(waited, turn_ - turn_ / 8);
-  questioned_ = false;
 }
 
 void CreditBalance::begin_round(TimePoint at) {
@@ -69,12 +74,9 @@ void CreditBalance::begin_round(TimePoint at) {
 
 void CreditBalance::take_grant(TimePoint now, Bytes granted, UsualOverdraft& usual) {
   needed_ = needed_ || spent_ > allowed_ || (wants_more() && !may_send());
-  if (!idle_) {
-    note_turn(now);
-  }
+  note_turn(now);
   waits_since_ = now;
   idle_ = false;
-  questioned_ = false;
   allowed_ += granted;
   heard_ = allowed_ > heard_ ? asked_ : heard_;
   if (now - round_began_ >= first_grant_ || allowed_ >= asked_) {

@@ -138,9 +138,9 @@ class CreditBalance {
   static constexpr Bytes kShortPackets = 8;
   // Waits do not double more often.
   static constexpr int kMaxRepeats = 8;
-  // First grants: the longest turn that is believed while none is known.
+  // The longest turn that is believed while none is known, in times that a first grant takes.
   static constexpr int kFirstTurn = 4;
-  static constexpr Duration kLongestTurn = std::chrono::seconds{1};
+  static constexpr Duration kLongestTurn = std::chrono::seconds{1};  // `turn_` has 32 bits
 
   // How much is asked for at a time. The receiver cannot know that its sender has others to serve:
   // what it grants beyond the share that the line has for it is its other senders' loss.
@@ -148,7 +148,7 @@ class CreditBalance {
     return std::max(kSharesAsked * share_, kWindowsAsked * window_);
   }
   [[nodiscard]] bool in_doubt() const { return heard_ < asked_ && allowed_ >= heard_; }
-  // It has waited for a grant until now.
+  // It has waited for a grant until now, and others were served.
   void note_turn(TimePoint now);
   // The demand, in whole credits.
   [[nodiscard]] Bytes demanded() const {
