@@ -10,31 +10,11 @@
 #include <vector>
 
 #include "emu/fabric/generators.hpp"
-#include "emu/sim/result.hpp"
-#include "emu/sim/scenario.hpp"
 #include "emu/sim/traffic.hpp"
+#include "tests/sim/run_scenario.hpp"
 
 namespace weft::sim {
 namespace {
-
-// Runs a scenario that has to end well: every flow finishes, and no packet is unaccounted for.
-RunResult run(const std::string& text, const Settings& settings = {}) {
-  auto scenario = read_scenario("test.yaml", text, settings, "");
-  EXPECT_TRUE(scenario) << (scenario ? "" : scenario.error().message);
-  if (!scenario) {
-    return {};
-  }
-  Simulation simulation(scenario->topology, scenario->traffic, scenario->options,
-                        transport_factory(*scenario));
-  for (const fabric::Fault& fault : scenario->faults) {
-    EXPECT_TRUE(simulation.fabric().apply(0, fault));
-  }
-  simulation.run();
-  RunResult result = summarise(*scenario, simulation);
-  EXPECT_EQ(result.conservation, "");
-  EXPECT_EQ(result.finished, result.flows);
-  return result;
-}
 
 const char* const kLone = R"(
 topology: {generator: fat-tree, hosts: 128}
@@ -166,31 +146,6 @@ traffic: {kind: incast, receiver: 0, senders: 12, bytes: 1000000}
   EXPECT_GT(result.jain, 0.99);
   EXPECT_LT(static_cast<double>(result.transport.retransmitted),
             0.3 * static_cast<double>(result.transport.new_packets));
-}
-
-// To a receiver of which nothing is known: as soon as without credits, which take a round trip.
-TEST(Simulation, AShortMessageToAStrangerWaitsForNoCredit) {
-  for (const char* bytes : {"4000", "16000", "32000"}) {
-    const Settings settings = {{"traffic.bytes", bytes}};
-    const RunResult without =
-        run(kPermutation, {settings[0], {"transport.receiver_credits", "false"}});
-    EXPECT_LT(run(kPermutation, settings).makespan_us, 1.05 * without.makespan_us) << bytes;
-  }
-}
-
-// Many begin at once, and most of what they send is cut on the last link: that costs headers.
-TEST(Simulation, AnIncastOfShortMessagesCostsHardlyMoreThanTheirBytes) {
-  for (const char* senders : {"15", "127", "1023"}) {
-    const RunResult result = run(R"(
-topology: {generator: fat-tree, hosts: 1024, ecn_last_hop: false}
-traffic: {kind: incast, receiver: 0, bytes: 32000}
-)",
-                                 {{"traffic.senders", senders}});
-    EXPECT_LT(result.ratio, 1.15) << senders;
-    EXPECT_LT(static_cast<double>(result.transport.retransmitted),
-              1.5 * static_cast<double>(result.transport.new_packets))
-        << senders;
-  }
 }
 
 // The shape of collectives: every step waits for what it passes on.

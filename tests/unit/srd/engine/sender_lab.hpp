@@ -48,14 +48,17 @@ class SenderTest : public ::testing::Test {
 
   // A request of so many packets.
   Work& request(WorkKind kind = WorkKind::send, std::uint32_t packets = 1) {
-    const auto [index, work] = parts_.works.begin_request(peer_, *parts_.endpoints.find(kQpn), kind,
-                                                          kTheirs, packets * kMtu);
+    return request_to(peer_, kind, packets * kMtu, packets);
+  }
+  Work& request_to(Peer& peer, WorkKind kind, std::uint32_t bytes, std::uint32_t packets) {
+    const auto [index, work] =
+        parts_.works.begin_request(peer, *parts_.endpoints.find(kQpn), kind, kTheirs, bytes);
     work->data[0] = memory_.data();
     work->lengths[0] = work->length;
     work->packets = packets;
-    work->message = sender_.number_message();
+    work->message = parts_.sender(peer).number_message();
     work->cookie = index;
-    sender_.enqueue_request(index, *work);
+    parts_.sender(peer).enqueue_request(index, *work);
     return *work;
   }
   std::optional<wire::DataHeader> transmit() {

@@ -7,30 +7,10 @@
 #include <string>
 
 #include "srd/base/rng.hpp"
+#include "tests/unit/srd/engine/cc/credit_lab.hpp"
 
 namespace weft::srd {
 namespace {
-
-using namespace std::chrono_literals;
-
-constexpr Bytes kPacket = 1024;
-constexpr Bytes kWindow = 160 * kPacket;
-constexpr Duration kRoundTrip = 10us;  // that a grant takes
-
-CreditBalance balance_of(const UsualOverdraft& usual = {}, Bytes share = kWindow) {
-  return CreditBalance{
-      {.packet = kPacket, .window = kWindow, .share = share, .first_grant = kRoundTrip}, usual};
-}
-
-// Sends whole packets until something holds it back; returns the bytes.
-Bytes send_all(CreditBalance& balance) {
-  Bytes sent = 0;
-  while (balance.wants_more() && balance.may_send()) {
-    balance.on_sent(kPacket);
-    sent += kPacket;
-  }
-  return sent;
-}
 
 // A message of so many bytes to a receiver that grants all of them a round trip later.
 void exchange(CreditBalance& balance, TimePoint at, Bytes bytes, UsualOverdraft& usual) {

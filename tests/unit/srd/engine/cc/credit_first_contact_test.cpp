@@ -4,18 +4,12 @@
 
 #include <utility>
 
-#include "srd/engine/cc/credit_balance.hpp"
+#include "tests/unit/srd/engine/cc/credit_lab.hpp"
 
 namespace weft::srd {
 namespace {
 
-using namespace std::chrono_literals;
-
-constexpr Bytes kPacket = 1024;
-constexpr Bytes kWindow = 160 * kPacket;
-constexpr Duration kRoundTrip = 10us;  // that a grant takes
-
-CreditBalance balance_of(Bytes share = kWindow, const UsualOverdraft& usual = {}) {
+CreditBalance reported_balance_of(Bytes share = kWindow, const UsualOverdraft& usual = {}) {
   return CreditBalance{{.packet = kPacket,
                         .window = kWindow,
                         .share = share,
@@ -24,25 +18,15 @@ CreditBalance balance_of(Bytes share = kWindow, const UsualOverdraft& usual = {}
                        usual};
 }
 
-// Sends whole packets until something holds it back; returns the bytes.
-Bytes send_all(CreditBalance& balance) {
-  Bytes sent = 0;
-  while (balance.wants_more() && balance.may_send()) {
-    balance.on_sent(kPacket);
-    sent += kPacket;
-  }
-  return sent;
-}
-
 // Of half of its share, and not more than eight packets.
 TEST(CreditFirstContact, SendsAllOfAShortMessage) {
   for (const auto& [share, all] : {std::pair{kWindow, 8 * kPacket},
                                    {16 * kPacket, 8 * kPacket},
                                    {10 * kPacket, 5 * kPacket}}) {
-    CreditBalance balance = balance_of(share);
+    CreditBalance balance = reported_balance_of(share);
     balance.want(all);
     EXPECT_EQ(send_all(balance), all);
-    CreditBalance longer = balance_of(share);
+    CreditBalance longer = reported_balance_of(share);
     longer.want(all + 1);
     EXPECT_EQ(send_all(longer), 2 * kPacket);
   }
@@ -50,15 +34,15 @@ TEST(CreditFirstContact, SendsAllOfAShortMessage) {
 
 // The share that it has now: it may have met the receiver when there was nobody else.
 TEST(CreditFirstContact, ItsShareIsThatOfTheLatestRequest) {
-  CreditBalance balance = balance_of();
+  CreditBalance balance = reported_balance_of();
   balance.on_requested(time_at(0us), 10 * kPacket);
   balance.want(8 * kPacket);
   EXPECT_EQ(send_all(balance), 2 * kPacket);
-  CreditBalance alone = balance_of();
+  CreditBalance alone = reported_balance_of();
   alone.on_requested(time_at(0us), 10 * kPacket);
   alone.want(5 * kPacket);
   EXPECT_EQ(send_all(alone), 5 * kPacket);
-  CreditBalance longer = balance_of();
+  CreditBalance longer = reported_balance_of();
   longer.on_requested(time_at(0us), 10 * kPacket);
   longer.want(1000 * kPacket);
   EXPECT_EQ(send_all(longer), 10 * kPacket) << "the risk of a long one, too";
@@ -66,7 +50,7 @@ TEST(CreditFirstContact, ItsShareIsThatOfTheLatestRequest) {
 
 // Several short ones at once are a long one.
 TEST(CreditFirstContact, SendsNoMoreOfManyShortMessagesThanOfOne) {
-  CreditBalance balance = balance_of();
+  CreditBalance balance = reported_balance_of();
   Bytes sent = 0;
   for (int i = 0; i < 40; ++i) {
     balance.want(kWindow / 8);
@@ -78,7 +62,7 @@ TEST(CreditFirstContact, SendsNoMoreOfManyShortMessagesThanOfOne) {
 // It is lost, all of it, and leaves again on the grants that were asked for already.
 TEST(CreditFirstContact, AShortMessageThatIsLostWaitsForItsGrants) {
   UsualOverdraft usual;
-  CreditBalance balance = balance_of();
+  CreditBalance balance = reported_balance_of();
   balance.want(8 * kPacket);
   balance.on_requested(time_at(0us), kWindow);
   const auto asked = balance.demand();
@@ -94,7 +78,7 @@ TEST(CreditFirstContact, AShortMessageThatIsLostWaitsForItsGrants) {
 TEST(CreditFirstContact, ASenderThatKnowsOthersSendsAllOfAShortMessageAllTheSame) {
   UsualOverdraft usual;
   usual.add(4 * kPacket);
-  CreditBalance balance = balance_of(kWindow, usual);
+  CreditBalance balance = reported_balance_of(kWindow, usual);
   balance.want(8 * kPacket);
   EXPECT_EQ(send_all(balance), 8 * kPacket);
 }

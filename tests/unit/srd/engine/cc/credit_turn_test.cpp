@@ -1,23 +1,13 @@
 // Owns the tests of when a sender asks for a grant that may be lost: it has to know its turn.
 #include <gtest/gtest.h>
 
-#include "srd/engine/cc/credit_balance.hpp"
 #include "srd/engine/retransmission_timer.hpp"
+#include "tests/unit/srd/engine/cc/credit_lab.hpp"
 
 namespace weft::srd {
 namespace {
 
-using namespace std::chrono_literals;
-
-constexpr Bytes kPacket = 1024;
-constexpr Bytes kWindow = 160 * kPacket;
-constexpr Duration kRoundTrip = 10us;  // that a grant takes
 constexpr std::uint32_t kQuantum = 32;
-
-CreditBalance balance_of() {
-  return CreditBalance{
-      {.packet = kPacket, .window = kWindow, .share = kWindow, .first_grant = kRoundTrip}, {}};
-}
 
 // So many grants, `turn` apart.
 void take_turns(CreditBalance& balance, TimePoint from, int count, Duration turn,
@@ -179,8 +169,24 @@ TEST(CreditTurn, APauseIsNoTurnWhateverComesFirstAfterIt) {
   balance.want(kPacket);
   balance.want(kPacket);
   balance.on_requested(time_at(0us) + 2s, kWindow);
+  EXPECT_EQ(balance.turn_due(), time_at(0us) + 2s + 2 * 20us) << "the wait begins here";
   balance.on_grant(time_at(20us) + 2s, 10 * kQuantum, usual);
   EXPECT_EQ(balance.turn_due(), time_at(20us) + 2s + 2 * 20us);
+}
+
+// And after that grant the wait for the next one is a wait again.
+TEST(CreditTurn, AGrantAfterAPauseBeginsAWait) {
+  UsualOverdraft usual;
+  CreditBalance balance = balance_of();
+  take_turns(balance, time_at(0us), 8, 20us, usual);
+  balance.on_requested(time_at(170us), kWindow);  // a question that is not answered any more
+  balance.give_up(1000 * kPacket);
+  balance.want(100 * kPacket);
+  balance.on_grant(time_at(0us) + 1s, 9 * kQuantum, usual);
+  balance.on_grant(time_at(30us) + 1s, 9 * kQuantum, usual);
+  EXPECT_EQ(balance.turn_due(), time_at(0us) + 1s + 2 * 20us) << "nobody has asked";
+  balance.on_grant(time_at(35us) + 1s, 10 * kQuantum, usual);
+  EXPECT_EQ(balance.turn_due(), time_at(35us) + 1s + 2 * 35us);
 }
 
 // All that was asked for has been granted, and is held back by congestion control.
