@@ -41,20 +41,29 @@ void CreditBalance::on_requested(TimePoint now, Bytes share) {
   if (begins || idle_ || (repeated && in_doubt())) {
     waits_since_ = now;
     idle_ = false;
-  } else if (repeated) {
-    questioned_ = true;
   }
-  repeats_ = repeated ? static_cast<std::uint8_t>(std::min(repeats_ + 1, kMaxRepeats)) : 0;
+  questioned_ = repeated;
+  refusals_ = repeated ? refusals_ : 0;
   asked_ = std::max(asked_, demanded());
   if (begins) {
     begin_round(now + first_grant_);
   }
 }
 
+// A question was answered, and nothing granted. Only answers count: how long silence is waited for
+// is the timer's affair, and both together would wait for ever after a short outage.
+void CreditBalance::note_refusal(TimePoint now) {
+  questioned_ = false;
+  if (in_doubt()) {
+    refusals_ = static_cast<std::uint8_t>(std::min(refusals_ + 1, kMaxRefusals));
+  } else {
+    note_turn(now);
+  }
+}
+
 // At most twice the turn that was known: a sender that has slept, or was cut off, has not waited
 // for its turn all that time.
 void CreditBalance::note_turn(TimePoint now) {
-  questioned_ = false;
   if (idle_) {
     return;
   }
@@ -77,8 +86,12 @@ void CreditBalance::take_grant(TimePoint now, Bytes granted, UsualOverdraft& usu
   note_turn(now);
   waits_since_ = now;
   idle_ = false;
+  questioned_ = false;
   allowed_ += granted;
-  heard_ = allowed_ > heard_ ? asked_ : heard_;
+  if (allowed_ > heard_) {
+    heard_ = asked_;
+    refusals_ = 0;
+  }
   if (now - round_began_ >= first_grant_ || allowed_ >= asked_) {
     learn(now, usual);
     begin_round(now);

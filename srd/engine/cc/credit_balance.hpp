@@ -80,15 +80,15 @@ class CreditBalance {
   // The same, but they never were in the receiver's way: they may leave again at once.
   void on_lost_on_the_way(Bytes bytes) { spent_ -= std::min(spent_, bytes); }
 
-  // Older grants, which arrive late, are ignored. One that is no more than the latest one answers a
-  // question: it is not the sender's turn yet.
+  // Older grants, which arrive late, are ignored. The latest one once more answers a question: it
+  // is not the sender's turn yet.
   void on_grant(TimePoint now, std::uint32_t cumulative, UsualOverdraft& usual) {
     const auto step = static_cast<std::int32_t>(
         cumulative - static_cast<std::uint32_t>(allowed_ / kBytesPerCredit));
     if (step > 0) {
       take_grant(now, static_cast<Bytes>(step) * kBytesPerCredit, usual);
-    } else if (questioned_) {
-      note_turn(now);
+    } else if (step == 0 && questioned_) {
+      note_refusal(now);
     }
   }
 
@@ -109,8 +109,8 @@ class CreditBalance {
   void on_requested(TimePoint now, Bytes share);
   // How many times as long as for an answer it waits for grants at least before it asks again.
   // While the receiver has granted nothing of what it was asked for last, the request may be lost,
-  // and nobody will ever grant that: once, and twice as long each time.
-  [[nodiscard]] int waits_before_question() const { return in_doubt() ? 1 << repeats_ : 1; }
+  // and nobody will ever grant that: once, and twice as long after each answer that grants nothing.
+  [[nodiscard]] int waits_before_question() const { return in_doubt() ? 1 << refusals_ : 1; }
   // It need not ask before this time: the receiver has others to serve, and this sender's turn
   // comes as often as the grants that it has seen. One that is as late again may be lost.
   [[nodiscard]] TimePoint turn_due() const {
@@ -137,7 +137,7 @@ class CreditBalance {
   // Nor more packets: what is cut leaves its headers, and a queue holds few of a thousand senders.
   static constexpr Bytes kShortPackets = 8;
   // Waits do not double more often.
-  static constexpr int kMaxRepeats = 8;
+  static constexpr int kMaxRefusals = 8;
   // The longest turn that is believed while none is known, in times that a first grant takes.
   static constexpr int kFirstTurn = 4;
   static constexpr Duration kLongestTurn = std::chrono::seconds{1};  // `turn_` has 32 bits
@@ -148,6 +148,7 @@ class CreditBalance {
     return std::max(kSharesAsked * share_, kWindowsAsked * window_);
   }
   [[nodiscard]] bool in_doubt() const { return heard_ < asked_ && allowed_ >= heard_; }
+  void note_refusal(TimePoint now);
   // It has waited for a grant until now, and others were served.
   void note_turn(TimePoint now);
   // The demand, in whole credits.
@@ -176,10 +177,10 @@ class CreditBalance {
   Bytes spent_ = 0;
   Bytes allowed_ = 0;
   Bytes asked_ = 0;
-  Bytes heard_ = 0;           // what was asked for when a grant last showed that it was heard
-  std::uint8_t repeats_ = 0;  // of the latest request
-  std::uint32_t turn_ = 0;    // ns: the longest wait for a grant lately
-  Bytes overdraft_ = 0;       // not known: the usual one
+  Bytes heard_ = 0;            // what was asked for when a grant last showed that it was heard
+  std::uint8_t refusals_ = 0;  // since the latest request that asked for more
+  std::uint32_t turn_ = 0;     // ns: the longest wait for a grant lately
+  Bytes overdraft_ = 0;        // not known: the usual one
   Bytes packet_ = 0;
   Bytes window_ = 0;
   bool known_ = false;  // the overdraft: this receiver has shown it

@@ -335,12 +335,14 @@ TEST(CreditBalance, IsImpatientWhileARequestMayBeLost) {
   balance.want(10 * kPacket);
   balance.on_requested(time_at(0us), kWindow);
   EXPECT_EQ(balance.waits_before_question(), 1);
-  balance.on_requested(time_at(10us), kWindow);
-  EXPECT_EQ(balance.waits_before_question(), 2);
-  for (int i = 2; i < 300; ++i) {
+  for (int i = 1; i < 300; ++i) {
     balance.on_requested(time_at(20us), kWindow);
-    ASSERT_EQ(balance.waits_before_question(), 1 << std::min(i, 8)) << "after " << i << " more";
+    balance.on_grant(time_at(20us), 0, usual);
+    ASSERT_EQ(balance.waits_before_question(), 1 << std::min(i, 8)) << "after " << i << " answers";
   }
+  balance.want(1);
+  balance.on_requested(time_at(20us), kWindow);
+  EXPECT_EQ(balance.waits_before_question(), 1) << "of a request for more nothing is known yet";
   balance.on_grant(time_at(30us), 1, usual);
   EXPECT_EQ(balance.waits_before_question(), 1) << "it was heard";
   EXPECT_EQ(balance.turn_due(), time_at(50us)) << "and its turn came after 10 us";
@@ -373,7 +375,9 @@ TEST(CreditBalance, ExpectsGrantsAsOftenAsTheyCome) {
   EXPECT_EQ(balance.turn_due(), time_at(1400us)) << "the turn is as long as it has waited";
   balance.on_grant(time_at(1250us), 11, usual);
   EXPECT_EQ(balance.turn_due(), time_at(1250us + 2 * 250us));
-  for (std::uint32_t turn = 1; turn <= 10; ++turn) {
+  balance.on_grant(time_at(1350us), 12, usual);
+  EXPECT_EQ(balance.turn_due(), time_at(1350us + 2 * 218'750ns)) << "an eighth less each time";
+  for (std::uint32_t turn = 2; turn <= 10; ++turn) {
     balance.on_grant(time_at(1250us + turn * 100us), 11 + turn, usual);
   }
   EXPECT_LT(balance.turn_due(), time_at(2250us + 2 * 125us)) << "long waits are forgotten";
