@@ -88,7 +88,8 @@ void Delivery::fail_receive(const Endpoint& endpoint, const ReceiveRequest& rece
 
 [[gnu::hot]] std::uint8_t Delivery::deliver_send(Peer& peer, const wire::DataHeader& header,
                                                  const RxPacket& packet) {
-  Endpoint* const endpoint = parts_.endpoints.find(Qpn{header.common.destination_qpn.value()});
+  Endpoint* const endpoint =
+      parts_.endpoints.find(Qpn{wire::addressing_of(header.common).destination_qpn});
   if (endpoint == nullptr || !endpoint->config.receiving) {
     return code_of(Status::bad_qpn);
   }

@@ -118,7 +118,8 @@ class Delivery {
                                                                    const wire::DataHeader& header,
                                                                    const RxPacket& packet) {
   constexpr auto code_of = [](Status status) { return static_cast<std::uint8_t>(status); };
-  Endpoint* const endpoint = parts_.endpoints.find(Qpn{header.common.destination_qpn.value()});
+  Endpoint* const endpoint =
+      parts_.endpoints.find(Qpn{wire::addressing_of(header.common).destination_qpn});
   if (endpoint == nullptr || !endpoint->config.receiving) {
     return code_of(Status::bad_qpn);
   }

@@ -38,7 +38,7 @@ namespace weft::srd {
 //   post()               engine.cpp
 //   Sender::transmit()   transmit.cpp   --data-->  on_packet(), on_data()   receive.cpp
 //                                                  Delivery                 deliver.cpp, reads.cpp
-//                                                  Receiver::note_arrival() receiver.cpp
+//                                                  Receiver::note_arrival() receiver.hpp
 //   Sender::on_ack()     acknowledge.cpp <--ack--  transmit_reply()         reply.cpp
 //   Sender::on_timeout() timers.cpp: what nobody has acknowledged leaves again
 //   WorkTable            work_table.cpp: the completion
@@ -130,6 +130,7 @@ class Engine final : public Machine {
   void queue_grants(TimePoint now);
 
   // receive.cpp
+  [[nodiscard]] Peer* make_peer(const PeerKey& key, bool may_make);
   void on_data(TimePoint now, Peer& peer, const wire::DataHeader& header, const RxPacket& packet);
   void on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& header,
                   const RxPacket& packet);
@@ -140,18 +141,13 @@ class Engine final : public Machine {
   static void adopt_life(Peer& peer, Life life);
   void restart_peer(TimePoint now, Peer& peer, Life life);
   void forget_stranger(Peer& peer);
-  void count_arrival(Peer& peer, const wire::DataHeader& header, PathId path);
+  void count_arrival(Peer& peer, const wire::DataHeader& header, Psn psn, PathId path);
+  [[nodiscard]] bool note_arrival(TimePoint now, Peer& peer, const wire::DataHeader& header,
+                                  const RxPacket& packet);
+  void acknowledge_at_once(TimePoint now, Peer& peer, const wire::DataHeader& header,
+                           const RxPacket& packet);
 
   // reply.cpp
-  [[gnu::always_inline]] void note_arrival(TimePoint now, Peer& peer,
-                                           const wire::DataHeader& header, const RxPacket& packet,
-                                           bool at_once) {
-    if (peer.receiver.note_arrival(parts_, now, header, packet) || at_once) {
-      parts_.schedule.reply_now(peer);
-    } else {
-      parts_.schedule.reply_by(peer, now + parts_.config.ack_delay);
-    }
-  }
   [[nodiscard]] bool transmit_reply(TimePoint now, Peer& peer, TxPacket& out);
   void build_ack(TimePoint now, Peer& peer, TxPacket& out);
   [[nodiscard]] PathId reply_path(TimePoint now, Peer& peer);

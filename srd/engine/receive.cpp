@@ -2,6 +2,7 @@
 // this order: it is malformed or damaged; not for this attachment; of a peer that there is no room
 // for; of or for a life that is over; outside of the window, or a copy. What is left goes to
 // Delivery, and its outcome into the window and the next acknowledgement.
+#include "srd/base/prefetch.hpp"
 #include "srd/engine/engine.hpp"
 #include "srd/engine/mutation.hpp"
 #include "srd/wire/parse.hpp"
@@ -12,6 +13,8 @@ namespace {
 using wire::PacketType;
 
 constexpr std::uint8_t kAccepted = static_cast<std::uint8_t>(Status::ok);
+// The part of a Peer that any packet looks at.
+constexpr std::size_t kOftenUsed = offsetof(Peer, receiver) + 2 * kCacheLine;
 
 // --- The rules, one by one. Each has a mutation that breaks it.
 
@@ -57,34 +60,39 @@ bool is_word_for(const EngineConfig& config, const wire::ParsedPacket& parsed) {
   parts_.counters.rx_bytes += packet.bytes.size() + packet.more.size();
   const wire::ParsedPacket parsed =
       wire::parse_packet(packet.bytes, packet.more.size(), packet.trimmed);
-  DropReason reason = parsed.reason();
-  if (reason == DropReason::none && checks_sums(parts_.config)) {
-    reason = wire::verify_checksum(parsed, packet.more, true);
-  }
-  if (reason != DropReason::none) {
-    parts_.counters.drop(reason);
+  if (!parsed.ok()) {
+    parts_.counters.drop(parsed.reason());
     return;
   }
   const wire::CommonHeader& common = parsed.common();
-  if (common.destination_attachment.value() != parts_.config.attachment.value()) {
+  const PeerKey key{packet.from, AttachmentId{common.source_attachment.value()}};
+  Peer* known = parts_.peers.find(key);
+  if (checks_sums(parts_.config)) {
+    if (known != nullptr) {
+      weft::prefetch(known, kOftenUsed);  // while the sum is made
+    }
+    if (const DropReason reason = wire::verify_checksum(parsed, packet.more, true);
+        reason != DropReason::none) {
+      parts_.counters.drop(reason);
+      return;
+    }
+  }
+  const wire::Addressing ends = wire::addressing_of(common);
+  if (ends.attachment != parts_.config.attachment.value()) {
     parts_.counters.drop(DropReason::not_for_us);
     return;
   }
-  const PeerKey key{packet.from, AttachmentId{common.source_attachment.value()}};
   // Only a peer that wants something of us gets a record, or whose word overtakes its first packet.
   const bool asks = parsed.has_data_header() || parsed.type() == PacketType::credit_request;
-  Peer* known = parts_.peers.find(key);
   if (known == nullptr) [[unlikely]] {
-    const bool comes = asks || is_word_for(parts_.config, parsed);
-    known = comes ? parts_.peers.find_or_make(key) : nullptr;
+    known = make_peer(key, asks || is_word_for(parts_.config, parsed));
     if (known == nullptr) {
-      parts_.counters.drop(comes ? DropReason::peer_table_full : DropReason::ack_for_nothing);
       return;
     }
   }
   Peer& peer = *known;
   if (asks) {
-    peer.receiver.answer(Qpn{common.source_qpn.value()}, Qpn{common.destination_qpn.value()});
+    peer.receiver.answer(Qpn{ends.source_qpn}, Qpn{ends.destination_qpn});
   }
   const Life source{common.source_life.value()};
   const Life destination{common.destination_life.value()};
@@ -117,6 +125,16 @@ bool is_word_for(const EngineConfig& config, const wire::ParsedPacket& parsed) {
   }
 }
 
+// The record of a peer that has none. nullptr: its packet was dropped, because it comes from
+// nowhere or there is no room.
+Peer* Engine::make_peer(const PeerKey& key, bool may_make) {
+  Peer* const made = may_make ? parts_.peers.find_or_make(key) : nullptr;
+  if (made == nullptr) {
+    parts_.counters.drop(may_make ? DropReason::peer_table_full : DropReason::ack_for_nothing);
+  }
+  return made;
+}
+
 // [wire 4.9] The header of a trimmed packet cannot be verified: its checksum covers the payload
 // that was cut off. It is a hint that may cause a retransmission, and may neither move a window nor
 // introduce a life. The answer to a peer without a known life names the life that the header speaks
@@ -139,7 +157,7 @@ void Engine::on_trimmed(TimePoint now, Peer& peer, const wire::DataHeader& heade
   if (!window.open() || window.classify(Psn{header.psn.value()}) == ReceiveWindow::Verdict::fresh) {
     peer.receiver.note_again(parts_, header, wire::kResultTrimmed);
   }
-  note_arrival(now, peer, header, packet, true);
+  acknowledge_at_once(now, peer, header, packet);
 }
 
 // [wire 4.2] Whether a packet between these lives is for us. A later life of the peer's ends the
@@ -238,7 +256,9 @@ void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequ
   }
   if (header.common.type == static_cast<std::uint8_t>(PacketType::probe)) {
     peer.receiver.window().note_una(Psn{header.psn.value()});
-    note_arrival(now, peer, header, packet, true);
+    parts_.counters.congested_pkts += packet.ecn == Ecn::congested ? 1U : 0U;
+    peer.receiver.note_probe(parts_, now, header, packet);
+    parts_.schedule.reply_now(peer);
     return;
   }
   const Psn psn{header.psn.value()};
@@ -255,7 +275,7 @@ void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequ
       parts_.counters.drop(DropReason::duplicate);
       delivery_.deliver_copy(now, peer, header, packet);
       if (!mutated(Mutation::ignore_copies)) {
-        note_arrival(now, peer, header, packet, true);
+        acknowledge_at_once(now, peer, header, packet);
       }
       return;
     case ReceiveWindow::Verdict::fresh:
@@ -267,20 +287,40 @@ void Engine::on_credit_request(TimePoint now, Peer& peer, const wire::CreditRequ
     ++parts_.counters.deferred_pkts;
     peer.receiver.note_again(parts_, header, wire::kResultDeferred);
   } else {
-    count_arrival(peer, header, packet.path);
+    count_arrival(peer, header, psn, packet.path);
     window.accept(psn);
     peer.receiver.count_mark(packet.ecn == Ecn::congested);
   }
-  note_arrival(now, peer, header, packet, !plain);
+  if (note_arrival(now, peer, header, packet) || !plain) {
+    parts_.schedule.reply_now(peer);
+  } else {
+    parts_.schedule.reply_by(peer, now + parts_.config.ack_delay);
+  }
+}
+
+// True if its acknowledgement is to leave at once.
+[[gnu::always_inline]] inline bool Engine::note_arrival(TimePoint now, Peer& peer,
+                                                        const wire::DataHeader& header,
+                                                        const RxPacket& packet) {
+  if (packet.ecn == Ecn::congested) {
+    ++parts_.counters.congested_pkts;
+  }
+  return peer.receiver.note_arrival(now, header, packet, parts_.config.ack_every);
+}
+
+void Engine::acknowledge_at_once(TimePoint now, Peer& peer, const wire::DataHeader& header,
+                                 const RxPacket& packet) {
+  (void)note_arrival(now, peer, header, packet);
+  parts_.schedule.reply_now(peer);
 }
 
 // Called before the window accepts the packet. It is late if a packet that left later has come, or,
 // of the same message, one that belongs behind it.
 [[gnu::always_inline]] inline void Engine::count_arrival(Peer& peer, const wire::DataHeader& header,
-                                                         PathId path) {
+                                                         Psn psn, PathId path) {
   const bool overtaken =
       peer.receiver.order().note_packet(header.message.value(), header.remote_address.value());
-  const bool late = Psn{header.psn.value()}.before(peer.receiver.window().top()) || overtaken;
+  const bool late = psn.before(peer.receiver.window().top()) || overtaken;
   ++parts_.counters.delivered_pkts;
   parts_.counters.reordered_pkts += late ? 1U : 0U;
   parts_.counters.see_path(path.value());

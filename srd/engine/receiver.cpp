@@ -7,19 +7,6 @@
 namespace weft::srd {
 namespace {
 
-Echo echo_of(TimePoint now, const wire::DataHeader& header, const RxPacket& packet) {
-  Echo echo;
-  echo.arrived = arrival_of(now, packet);
-  echo.psn = Psn{header.psn.value()};
-  echo.send_time = header.send_time.value();
-  echo.path = header.common.path.value();
-  echo.attempt = header.common.attempt;
-  echo.valid = true;
-  echo.congested = packet.ecn == Ecn::congested;
-  echo.probe = header.common.type == static_cast<std::uint8_t>(wire::PacketType::probe);
-  return echo;
-}
-
 void tell_echo(TimePoint now, const Echo& echo, wire::AckHeader& header) {
   header.common.flags |= wire::kEchoValid;
   header.common.flags |= echo.congested ? wire::kEchoCongested : 0;
@@ -33,33 +20,14 @@ void tell_echo(TimePoint now, const Echo& echo, wire::AckHeader& header) {
 
 }  // namespace
 
-// [wire 4.4] An acknowledgement echoes one packet: the latest, unless an earlier one carried a mark
-// that has not been told yet. How many carried one is counted apart (count_mark()). But each probe
-// is echoed, because its answer speaks for its path. [wire 4.7]
-[[gnu::hot]] bool Receiver::note_arrival(EngineParts& parts, TimePoint now,
-                                         const wire::DataHeader& header, const RxPacket& packet) {
-  const bool congested = packet.ecn == Ecn::congested;
-  const bool probe = header.common.type == static_cast<std::uint8_t>(wire::PacketType::probe);
-  if (congested) {
-    ++parts.counters.congested_pkts;
+void Receiver::note_probe(EngineParts& parts, TimePoint now, const wire::DataHeader& header,
+                          const RxPacket& packet) {
+  // The peer's oldest packet in flight: it has not heard what it was told.
+  say_twice_ = say_twice_ || (window_.open() && Psn{header.psn.value()}.before(told_));
+  if (probes_.empty() || !mutated(Mutation::answer_one_probe)) {
+    parts.probe_echoes.push(probes_, Echo(now, header, packet));
   }
-  if (probe) [[unlikely]] {
-    // The peer's oldest packet in flight: it has not heard what it was told.
-    say_twice_ = say_twice_ || (window_.open() && Psn{header.psn.value()}.before(told_));
-    if (probes_.empty() || !mutated(Mutation::answer_one_probe)) {
-      parts.probe_echoes.push(probes_, echo_of(now, header, packet));
-    }
-  } else if (!echo_.valid || !echo_.congested || congested) {
-    echo_ = echo_of(now, header, packet);
-  }
-  ++unacknowledged_;
-  // The packet that asks for an acknowledgement may overtake others. Then the sender waits for the
-  // one that fills the last gap, which does not ask.
-  const bool whole = window_.cumulative() == window_.top();
-  const bool closes = gap_at_end_ && whole;
-  const bool asked = (header.common.flags & wire::kAckRequested) != 0;
-  gap_at_end_ = !whole && (gap_at_end_ || asked);
-  return asked || closes || congested || probe || unacknowledged_ >= parts.config.ack_every;
+  (void)wants_ack(header);
 }
 
 void Receiver::note_again(EngineParts& parts, const wire::DataHeader& header, std::uint8_t code) {

@@ -10,6 +10,7 @@
 #include "srd/engine/owed.hpp"
 #include "srd/engine/parting.hpp"
 #include "srd/engine/receive_window.hpp"
+#include "srd/net/machine.hpp"
 #include "srd/wire/srd_header.hpp"
 
 namespace weft::srd {
@@ -18,6 +19,17 @@ struct EngineParts;
 
 // A packet that has to be echoed.
 struct Echo {
+  Echo() = default;
+  Echo(TimePoint now, const wire::DataHeader& header, const RxPacket& packet)
+      : arrived(arrival_of(now, packet)),
+        psn(header.psn.value()),
+        send_time(header.send_time.value()),
+        path(header.common.path.value()),
+        attempt(header.common.attempt),
+        valid(true),
+        congested(packet.ecn == Ecn::congested),
+        probe(header.common.type == static_cast<std::uint8_t>(wire::PacketType::probe)) {}
+
   TimePoint arrived{};
   Psn psn;
   std::uint32_t send_time = 0;
@@ -84,9 +96,21 @@ class Receiver {
   void count_mark(bool marked) { marked_ += marked ? 1U : 0U; }
 
   // --- What is owed to the peer (receiver.cpp)
-  // A packet has arrived that an acknowledgement is to tell of. True: at once.
-  [[nodiscard]] bool note_arrival(EngineParts& parts, TimePoint now, const wire::DataHeader& header,
-                                  const RxPacket& packet);
+  // [wire 4.4] A packet with data has arrived that an acknowledgement is to tell of. True: at once.
+  // An acknowledgement echoes one packet: the latest, unless an earlier one carried a mark that has
+  // not been told yet. How many carried one is counted apart (count_mark()).
+  [[nodiscard]] bool note_arrival(TimePoint now, const wire::DataHeader& header,
+                                  const RxPacket& packet, std::uint8_t ack_every) {
+    const bool congested = packet.ecn == Ecn::congested;
+    if (!echo_.valid || !echo_.congested || congested) {
+      echo_ = Echo(now, header, packet);
+    }
+    const bool wanted = wants_ack(header);
+    return wanted || congested || unacknowledged_ >= ack_every;
+  }
+  // Each probe is echoed, because its answer speaks for its path. [wire 4.7]
+  void note_probe(EngineParts& parts, TimePoint now, const wire::DataHeader& header,
+                  const RxPacket& packet);
   // To be told once, in one of the next acknowledgements: the packet must come again.
   void note_again(EngineParts& parts, const wire::DataHeader& header, std::uint8_t code);
   // The peer is to be told what it may send.
@@ -134,6 +158,17 @@ class Receiver {
   void forget(EngineParts& parts);
 
  private:
+  // Counts an arrival. True if the sender waits for an acknowledgement of it. The packet that asks
+  // for one may overtake others: then the sender waits for the one that fills the last gap, which
+  // does not ask.
+  [[nodiscard]] bool wants_ack(const wire::DataHeader& header) {
+    ++unacknowledged_;
+    const bool asked = (header.common.flags & wire::kAckRequested) != 0;
+    const bool whole = window_.cumulative() == window_.top();
+    const bool closes = gap_at_end_ && whole;
+    gap_at_end_ = !whole && (gap_at_end_ || asked);
+    return asked || closes;
+  }
   [[nodiscard]] std::byte* write_map(std::byte* cursor, wire::AckHeader& header) const;
   [[nodiscard]] std::byte* write_results(EngineParts& parts, std::byte* cursor,
                                          wire::AckHeader& header);

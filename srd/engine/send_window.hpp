@@ -19,7 +19,7 @@ namespace weft::srd {
 
 // One sequence number that is not settled yet, or that the window has not moved past. Small: with a
 // thousand peers these are most of what does not stay in the cache.
-struct SendSlot {
+struct alignas(kCacheLine / 2) SendSlot {
   enum class State : std::uint8_t { settled, in_flight, lost, deferred };
 
   TimePoint sent_at{};  // of the latest transmission; deferred: when to send again

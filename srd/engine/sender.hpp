@@ -122,7 +122,7 @@ class alignas(kCacheLine) Sender {
   [[nodiscard]] Queue choose_queue();
   [[nodiscard]] std::uint32_t packet_order(const Work& work, std::uint32_t n) const;
   void reorder_on_purpose(TimePoint now);
-  void emit(TimePoint now, SendSlot& slot, TxPacket& out);
+  void emit(TimePoint now, const Work& work, SendSlot& slot, TxPacket& out);
   void fill_message(const Work& work, SendSlot& slot, TxPacket& out, wire::DataHeader& header);
   [[nodiscard]] std::uint32_t fill_response(const Work& work, const SendSlot& slot,
                                             std::uint32_t offset, std::uint32_t length,

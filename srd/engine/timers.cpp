@@ -203,13 +203,15 @@ void Sender::say_heard(TimePoint now) {
   const auto wait_for = [&](std::uint32_t index) {
     next = std::min(next, parts_.works[index].not_before);
   };
-  for (std::uint32_t n = 0; n < kBackOffs; ++n) {
+  for (std::uint32_t n = 0; n < kBackOffs && queues_.has_refused(); ++n) {
     const Queue queue = WorkQueues::back_off(n);
     if (!queues_.empty(queue)) {
       wait_for(queues_.front(queue));
     }
   }
-  queues_.for_each(parts_.works.slab(), Queue::held_back, wait_for);
+  if (!queues_.empty(Queue::held_back)) [[unlikely]] {
+    queues_.for_each(parts_.works.slab(), Queue::held_back, wait_for);
+  }
   return next;
 }
 

@@ -166,7 +166,7 @@ bool Sender::transmit_path_probe(TimePoint now, TxPacket& out) {
       work.kind == WorkKind::read ? 0 : std::min(mtu, work.length - slot.packet * mtu);
   const std::uint32_t bytes = sizeof(wire::DataHeader) + payload;
   slot.path = static_cast<std::uint8_t>(paths_.pick_in_run(now, bytes).value());
-  emit(now, slot, out);
+  emit(now, work, slot, out);
   return true;
 }
 
@@ -213,7 +213,7 @@ bool Sender::retransmit(TimePoint now, SendSlot& slot, TxPacket& out) {
     slot.path =
         static_cast<std::uint8_t>(paths_.pick_other_than(now, PathId{slot.path}, surest).value());
   }
-  emit(now, slot, out);
+  emit(now, parts_.works[slot.work], slot, out);
   ++parts_.counters.retrans_pkts;
   parts_.counters.retrans_bytes += slot.length;
   return true;
@@ -255,15 +255,16 @@ bool Sender::retransmit(TimePoint now, SendSlot& slot, TxPacket& out) {
   return Queue::none;
 }
 
-[[gnu::always_inline]] inline void Sender::emit(TimePoint now, SendSlot& slot, TxPacket& out) {
-  const Work& work = parts_.works[slot.work];
+[[gnu::always_inline]] inline void Sender::emit(TimePoint now, const Work& work, SendSlot& slot,
+                                                TxPacket& out) {
   // The header is built in place. To build it elsewhere and copy it stalls: loads wider than the
   // stores before them wait until these have left the store buffer.
   wire::DataHeader& header = *new (out.header.data()) wire::DataHeader{};
   header.common = header_;
   header.common.attempt = slot.attempt;
-  header.common.destination_qpn = work.destination.value();
-  header.common.source_qpn = work.source.value();
+  wire::address(header.common, {.attachment = peer_.key.attachment.value(),
+                                .destination_qpn = work.destination.value(),
+                                .source_qpn = work.source.value()});
   header.common.path = slot.path;
   header.psn = slot.psn.value();
   header.back = static_cast<std::uint16_t>(slot.psn.minus(window_.una()));

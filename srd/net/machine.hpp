@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <span>
 
+#include "srd/base/prefetch.hpp"
 #include "srd/base/time.hpp"
 #include "srd/net/address.hpp"
 
@@ -57,7 +58,8 @@ struct RxPacket {
 // posted the work or by the Machine. It stays as it is while nothing but more packets are asked of
 // the Machine, and no more than kMaxBurst together: before any other call, and before the next
 // burst, all of them must be copied or sent.
-struct TxPacket {
+// What a packet with data uses of it fills two cache lines: its fields and its header.
+struct alignas(kCacheLine) TxPacket {
   static constexpr std::size_t kHeaderCapacity = 512;
   static constexpr std::size_t kMaxBurst = 16;
 

@@ -69,6 +69,15 @@ inline constexpr std::size_t kDestinationQpnOffset = 6;
 static_assert(offsetof(CommonHeader, destination_attachment) == kDestinationAttachmentOffset &&
               offsetof(CommonHeader, destination_qpn) == kDestinationQpnOffset);
 
+// Three fields of CommonHeader that lie side by side, read and written as one word: a number of
+// three bytes alone takes twice as many instructions.
+struct Addressing {
+  std::uint16_t attachment = 0;  // of the destination
+  std::uint32_t destination_qpn = 0;
+  std::uint32_t source_qpn = 0;
+};
+static_assert(offsetof(CommonHeader, source_qpn) == kDestinationQpnOffset + 3);
+
 // [wire 3.4] send, write, read_request, read_response, probe.
 struct DataHeader {
   CommonHeader common;
@@ -147,6 +156,23 @@ inline constexpr std::uint32_t kMaxPaths = 256;
 inline constexpr std::uint32_t kMaxMessageLength = 1U << 30;  // [wire 3.4] write and read
 inline constexpr std::size_t kLargestAck =
     sizeof(AckHeader) + kMaxSackWords * 8 + kMaxResults * sizeof(ResultEntry);
+
+[[nodiscard]] inline Addressing addressing_of(const CommonHeader& header) {
+  big_uint64_buf_t word;
+  std::memcpy(&word, reinterpret_cast<const std::byte*>(&header) + kDestinationAttachmentOffset,
+              sizeof word);
+  const std::uint64_t value = word.value();
+  return {.attachment = static_cast<std::uint16_t>(value >> 48),
+          .destination_qpn = static_cast<std::uint32_t>(value >> 24) & kQpnMask,
+          .source_qpn = static_cast<std::uint32_t>(value) & kQpnMask};
+}
+inline void address(CommonHeader& header, const Addressing& to) {
+  const big_uint64_buf_t word{std::uint64_t{to.attachment} << 48 |
+                              std::uint64_t{to.destination_qpn & kQpnMask} << 24 |
+                              (to.source_qpn & kQpnMask)};
+  std::memcpy(reinterpret_cast<std::byte*>(&header) + kDestinationAttachmentOffset, &word,
+              sizeof word);
+}
 
 // Headers are copied out of and into packets; nothing ever points a struct at packet memory.
 template <class Header>

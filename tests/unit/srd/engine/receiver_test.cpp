@@ -31,7 +31,7 @@ class ReceiverTest : public ::testing::Test {
     receiver_.window().advance(Psn{100});
     receiver_.window().accept(Psn{psn});
     receiver_.count_mark(ecn == Ecn::congested);
-    return receiver_.note_arrival(parts_, kStart, header, packet);
+    return receiver_.note_arrival(kStart, header, packet, parts_.config.ack_every);
   }
   wire::AckHeader write() {
     TxPacket packet;
@@ -161,7 +161,7 @@ class ReceiverOfQuestions : public ReceiverTest {
     wire::DataHeader header{};
     header.common.type = static_cast<std::uint8_t>(wire::PacketType::probe);
     header.psn = una;
-    EXPECT_TRUE(receiver_.note_arrival(parts_, kStart, header, RxPacket{}));
+    receiver_.note_probe(parts_, kStart, header, RxPacket{});
   }
   int answers() {
     int count = 0;
