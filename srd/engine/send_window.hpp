@@ -74,6 +74,11 @@ class SendWindow {
     return slot;
   }
 
+  void prefetch_oldest() const {
+    if (!slots_.empty()) {
+      prefetch(&slots_[una_.value()], 2 * kCacheLine);
+    }
+  }
   void prefetch_next() const {
     prefetch(this, kCacheLine);
     if (!slots_.empty()) {

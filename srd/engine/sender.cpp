@@ -193,6 +193,15 @@ void Sender::prefetch_all() const {
   prefetch(&paths_, 2 * kCacheLine);
   prefetch(&window_, 2 * kCacheLine);
   prefetch(&cc_, sizeof cc_);
+  prefetch(&chain_, chain_.bytes_of(parts_.config.paths));
+}
+
+void Sender::prefetch_what_waits() const {
+  window_.prefetch_oldest();
+  window_.prefetch_next();
+  if (queues_.has_ready()) {
+    prefetch(&parts_.works[queues_.front(queues_.first_ready())], sizeof(Work));
+  }
 }
 
 }  // namespace weft::srd

@@ -102,8 +102,10 @@ class alignas(kCacheLine) Sender {
     window_.prefetch_next();
     cc_.prefetch_window();
   }
-  // What any packet touches, in either direction.
+  // What any packet touches, in either direction; and then, what that points to: the oldest packet
+  // in flight, the next one, and the request that it belongs to.
   void prefetch_all() const;
+  void prefetch_what_waits() const;
 
  private:
   friend class Engine;  // next_transmit() inlines transmit()

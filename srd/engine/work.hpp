@@ -181,6 +181,8 @@ class WorkQueues {
   [[nodiscard]] bool has_ready() const {
     return (filled_ & (bit_of(Queue::singles) | bit_of(Queue::reads) | kBulk)) != 0;
   }
+  // One of those queues; there must be one.
+  [[nodiscard]] Queue first_ready() const { return static_cast<Queue>(std::countr_zero(filled_)); }
   [[nodiscard]] bool has_bulk() const { return (filled_ & kBulk) != 0; }
   // Something was refused, and waits for its time.
   [[nodiscard]] bool has_refused() const { return (filled_ & kRefused) != 0; }
