@@ -13,7 +13,8 @@ namespace {
 using wire::PacketType;
 
 constexpr std::uint8_t kAccepted = static_cast<std::uint8_t>(Status::ok);
-// The part of a Peer that any packet looks at: all up to the bits of its receive window.
+// A hint: the part of a Peer that any packet looks at, about all before the bits of its receive
+// window.
 constexpr std::size_t kOftenUsed = 4 * kCacheLine;
 
 // --- The rules, one by one. Each has a mutation that breaks it.
@@ -78,7 +79,7 @@ bool is_word_for(const EngineConfig& config, const wire::ParsedPacket& parsed) {
     }
   }
   const wire::Addressing ends = wire::addressing_of(common);
-  if (ends.attachment != parts_.config.attachment.value()) {
+  if (ends.destination_attachment != parts_.config.attachment.value()) {
     parts_.counters.drop(DropReason::not_for_us);
     return;
   }
@@ -125,8 +126,8 @@ bool is_word_for(const EngineConfig& config, const wire::ParsedPacket& parsed) {
   }
 }
 
-// The record of a peer that has none. nullptr: its packet was dropped, because it comes from
-// nowhere or there is no room.
+// The record of a peer that has none, if its packet may make one. nullptr: the packet was dropped,
+// because it may not, or for lack of room.
 Peer* Engine::make_peer(const PeerKey& key, bool may_make) {
   Peer* const made = may_make ? parts_.peers.find_or_make(key) : nullptr;
   if (made == nullptr) {

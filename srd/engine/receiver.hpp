@@ -95,7 +95,7 @@ class Receiver {
   // A packet was accepted; `marked`: with a congestion mark.
   void count_mark(bool marked) { marked_ += marked ? 1U : 0U; }
 
-  // --- What is owed to the peer (receiver.cpp)
+  // --- What is owed to the peer
   // [wire 4.4] A packet with data has arrived that an acknowledgement is to tell of. True: at once.
   // An acknowledgement echoes one packet: the latest, unless an earlier one carried a mark that has
   // not been told yet. How many carried one is counted apart (count_mark()).

@@ -74,7 +74,7 @@ class SendWindow {
     return slot;
   }
 
-  void prefetch_oldest() const {
+  void prefetch_first() const {
     if (!slots_.empty()) {
       prefetch(&slots_[una_.value()], 2 * kCacheLine);
     }

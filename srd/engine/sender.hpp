@@ -102,8 +102,8 @@ class alignas(kCacheLine) Sender {
     window_.prefetch_next();
     cc_.prefetch_window();
   }
-  // What any packet touches, in either direction; and then, what that points to: the oldest packet
-  // in flight, the next one, and the request that it belongs to.
+  // What any packet touches, in either direction; and then, what that points to: the slots of the
+  // first number that is not settled and of the next one, and a request that waits.
   void prefetch_all() const;
   void prefetch_what_waits() const;
 

@@ -262,7 +262,7 @@ bool Sender::retransmit(TimePoint now, SendSlot& slot, TxPacket& out) {
   wire::DataHeader& header = *new (out.header.data()) wire::DataHeader{};
   header.common = header_;
   header.common.attempt = slot.attempt;
-  wire::address(header.common, {.attachment = peer_.key.attachment.value(),
+  wire::address(header.common, {.destination_attachment = peer_.key.attachment.value(),
                                 .destination_qpn = work.destination.value(),
                                 .source_qpn = work.source.value()});
   header.common.path = slot.path;

@@ -72,7 +72,7 @@ static_assert(offsetof(CommonHeader, destination_attachment) == kDestinationAtta
 // Three fields of CommonHeader that lie side by side, read and written as one word: a number of
 // three bytes alone takes twice as many instructions.
 struct Addressing {
-  std::uint16_t attachment = 0;  // of the destination
+  std::uint16_t destination_attachment = 0;
   std::uint32_t destination_qpn = 0;
   std::uint32_t source_qpn = 0;
 };
@@ -162,12 +162,12 @@ inline constexpr std::size_t kLargestAck =
   std::memcpy(&word, reinterpret_cast<const std::byte*>(&header) + kDestinationAttachmentOffset,
               sizeof word);
   const std::uint64_t value = word.value();
-  return {.attachment = static_cast<std::uint16_t>(value >> 48),
+  return {.destination_attachment = static_cast<std::uint16_t>(value >> 48),
           .destination_qpn = static_cast<std::uint32_t>(value >> 24) & kQpnMask,
           .source_qpn = static_cast<std::uint32_t>(value) & kQpnMask};
 }
 inline void address(CommonHeader& header, const Addressing& to) {
-  const big_uint64_buf_t word{std::uint64_t{to.attachment} << 48 |
+  const big_uint64_buf_t word{std::uint64_t{to.destination_attachment} << 48 |
                               std::uint64_t{to.destination_qpn & kQpnMask} << 24 |
                               (to.source_qpn & kQpnMask)};
   std::memcpy(reinterpret_cast<std::byte*>(&header) + kDestinationAttachmentOffset, &word,

@@ -38,7 +38,8 @@ Address their_address() {
 // The peer is the test: it writes headers as it likes, and reads what the engine says.
 class CraftedPackets : public testing::Test {
  protected:
-  explicit CraftedPackets(Psn first_psn = Psn{0}) : engine_(config(first_psn)) {
+  explicit CraftedPackets(Psn first_psn = Psn{0}) : CraftedPackets(config(first_psn)) {}
+  explicit CraftedPackets(const EngineConfig& config) : engine_(config) {
     EXPECT_TRUE(engine_.open_endpoint(kEndpoint, {.domain = kDomain, .receive_depth = 64}));
     const auto key = engine_.memory().insert(
         {memory_.data(), 0, memory_.size(), Access::remote_read | Access::remote_write, kDomain});
@@ -80,12 +81,14 @@ class CraftedPackets : public testing::Test {
   }
 
   template <class Header>
-  void arrive(const Header& header, std::size_t payload = 0, bool trimmed = false) {
+  void arrive(const Header& header, std::size_t payload = 0, bool trimmed = false,
+              Ecn ecn = Ecn::capable_0) {
     Bytes bytes(sizeof header + payload);
     wire::store(bytes.data(), header);
     RxPacket packet;
     packet.from = their_address();
     packet.trimmed = trimmed;
+    packet.ecn = ecn;
     packet.bytes = bytes;
     engine_.on_packet(now_, packet);
   }
@@ -402,6 +405,55 @@ TEST_F(CraftedPackets, EachOfManyProbesIsAnswered) {
   }
   EXPECT_EQ(echoed.size(), kProbes);
   EXPECT_TRUE(data_echoed);
+}
+
+class UnhurriedReceiver : public CraftedPackets {
+ protected:
+  UnhurriedReceiver() : CraftedPackets(unhurried()) {}
+
+  static EngineConfig unhurried() {
+    EngineConfig unhurried = config(Psn{0});
+    unhurried.ack_every = 100;
+    return unhurried;
+  }
+};
+
+// [wire 4.7] Whether it asks for it or not.
+TEST_F(UnhurriedReceiver, AnswersAProbeAtOnce) {
+  wire::DataHeader probe = data(PacketType::probe, Psn{0});
+  probe.common.flags = 0;
+  arrive(probe, 0, false, Ecn::congested);
+  const std::vector<Bytes> answers = said();
+  ASSERT_EQ(answers.size(), 1U);
+  const wire::ParsedPacket answer = wire::parse_packet(answers.front());
+  EXPECT_TRUE(answer.has(wire::kEchoProbe));
+  EXPECT_TRUE(answer.has(wire::kEchoCongested));
+  EXPECT_EQ(engine_.counters().congested_pkts, 1U);
+}
+
+// And data that does not ask for it, later.
+TEST_F(UnhurriedReceiver, PutsOffTheAnswerToData) {
+  wire::DataHeader write = data(PacketType::write, Psn{0});
+  write.common.flags = wire::kLastOfMessage;
+  arrive(write);
+  EXPECT_TRUE(said().empty());
+  pass(config(Psn{0}).ack_delay);
+  EXPECT_EQ(said().size(), 1U);
+}
+
+// A copy says that its answer was lost, and a header that its payload was.
+TEST_F(UnhurriedReceiver, AnswersCopiesAndTrimmedPacketsAtOnce) {
+  wire::DataHeader packet = data(PacketType::write, Psn{0});
+  packet.common.flags = wire::kLastOfMessage;
+  arrive(packet);
+  EXPECT_TRUE(said().empty());
+  arrive(packet);
+  EXPECT_EQ(said().size(), 1U);
+  packet.psn = 1;
+  packet.payload_length = 64;
+  packet.message_length = 64;
+  arrive(packet, 0, true);
+  EXPECT_EQ(said().size(), 1U);
 }
 
 }  // namespace

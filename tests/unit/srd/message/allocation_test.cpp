@@ -22,8 +22,23 @@ std::size_t allocations = 0;
   }
   return memory;
 }
+// What is aligned more than usual: records that fill cache lines.
+[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
+  allocations += counting;
+  void* memory = nullptr;
+  if (::posix_memalign(&memory, static_cast<std::size_t>(alignment), size) != 0) {
+    throw std::bad_alloc{};
+  }
+  return memory;
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
 
 namespace weft::testing {
 namespace {

@@ -32,11 +32,11 @@ TEST_P(AddressingOf, IsReadAsItsFieldsAre) {
   const Addressing& expected = GetParam();
   for (const std::uint8_t filling : {std::uint8_t{0}, std::uint8_t{0xFF}}) {
     CommonHeader header = filled(filling);
-    header.destination_attachment = expected.attachment;
+    header.destination_attachment = expected.destination_attachment;
     header.destination_qpn = expected.destination_qpn;
     header.source_qpn = expected.source_qpn;
     const Addressing read = addressing_of(header);
-    EXPECT_EQ(read.attachment, expected.attachment);
+    EXPECT_EQ(read.destination_attachment, expected.destination_attachment);
     EXPECT_EQ(read.destination_qpn, expected.destination_qpn);
     EXPECT_EQ(read.source_qpn, expected.source_qpn);
   }
@@ -46,7 +46,7 @@ TEST_P(AddressingOf, IsWrittenAsItsFieldsAreAndNothingElse) {
   const Addressing& given = GetParam();
   for (const std::uint8_t filling : {std::uint8_t{0}, std::uint8_t{0xFF}}) {
     CommonHeader expected = filled(filling);
-    expected.destination_attachment = given.attachment;
+    expected.destination_attachment = given.destination_attachment;
     expected.destination_qpn = given.destination_qpn;
     expected.source_qpn = given.source_qpn;
     CommonHeader written = filled(filling);
@@ -64,7 +64,8 @@ INSTANTIATE_TEST_SUITE_P(Each, AddressingOf,
 // A number that does not fit spoils no other field.
 TEST(Addressing, KeepsToTheirBits) {
   CommonHeader header = filled(0);
-  address(header, {.attachment = 7, .destination_qpn = 0xAB123456, .source_qpn = 0xCD654321});
+  address(header,
+          {.destination_attachment = 7, .destination_qpn = 0xAB123456, .source_qpn = 0xCD654321});
   EXPECT_EQ(header.destination_attachment.value(), 7);
   EXPECT_EQ(header.destination_qpn.value(), 0x123456U);
   EXPECT_EQ(header.source_qpn.value(), 0x654321U);
