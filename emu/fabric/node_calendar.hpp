@@ -54,7 +54,7 @@ class NodeCalendar {
   // which ends the run with the window.
   template <class Handler>
   void run(Picos until, Handler& handler);
-  static constexpr unsigned kAhead = 10;
+  static constexpr unsigned kAhead = 9;
   // Visits the events of a node in the open window, in no particular order: for the handler's
   // ahead().
   template <class Visit>

@@ -114,8 +114,8 @@ class Engine final : public Machine {
   [[nodiscard]] std::size_t outstanding() const { return parts_.works.outstanding(); }
   void observe(Observer* observer) { parts_.observer = observer; }
 
-  // A hint: a packet of `from` will come soon, or (nullptr) next_transmit(). Called with step 1 to
-  // 4, some time apart: each follows what the one before has fetched.
+  // A hint: a packet of `from` will come soon, or (nullptr) next_transmit(). Called with step 1, 2,
+  // 3, some time apart: each follows what the one before has fetched.
   void prefetch(const PeerKey* from, unsigned step) const;
 
  private:

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -60,8 +59,6 @@ class PathChain {
   // `first` is the first number of the window. A path that was never used has an entry from before.
   explicit PathChain(Psn first) { latest_.fill(Psn{first.value() - 1}); }
 
-  // Of the entries of so many paths.
-  [[nodiscard]] static std::size_t bytes_of(std::uint16_t paths) { return paths * sizeof(Psn); }
   // `slot` leaves along its path now.
   void link(SendSlot& slot) {
     const auto distance = static_cast<std::int32_t>(latest_[slot.path].value() - slot.psn.value());

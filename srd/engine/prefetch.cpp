@@ -16,7 +16,6 @@ void Engine::prefetch(const PeerKey* from, unsigned step) const {
       return;
     case 2:
     case 3:
-    case 4:
       break;
     default:
       return;
@@ -29,12 +28,6 @@ void Engine::prefetch(const PeerKey* from, unsigned step) const {
   const Peer& peer = *next;
   if (step == 2) {
     weft::prefetch(&peer, sizeof peer);
-    return;
-  }
-  if (step == 4) {
-    if (peer.sender) {
-      peer.sender->prefetch_what_waits();
-    }
     return;
   }
   if (const ImmediateTable* const immediates = peer.receiver.known_immediates()) {

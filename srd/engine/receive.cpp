@@ -66,6 +66,7 @@ bool is_word_for(const EngineConfig& config, const wire::ParsedPacket& parsed) {
     return;
   }
   const wire::CommonHeader& common = parsed.common();
+  // Found before the packet is known to be sound, and not touched before.
   const PeerKey key{packet.from, AttachmentId{common.source_attachment.value()}};
   Peer* known = parts_.peers.find(key);
   if (checks_sums(parts_.config)) {

@@ -74,11 +74,6 @@ class SendWindow {
     return slot;
   }
 
-  void prefetch_first() const {
-    if (!slots_.empty()) {
-      prefetch(&slots_[una_.value()], 2 * kCacheLine);
-    }
-  }
   void prefetch_next() const {
     prefetch(this, kCacheLine);
     if (!slots_.empty()) {

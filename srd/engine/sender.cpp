@@ -184,8 +184,8 @@ void Sender::unmute() {
   muted_ = false;
 }
 
-// Half of the sender. With a thousand engines in turn, the lines that few packets need cost more
-// than they bring.
+// The lines that most packets need. With a thousand engines in turn, the others cost more than they
+// bring.
 void Sender::prefetch_all() const {
   prefetch(this, kCacheLine);
   prefetch(&timer_, sizeof timer_);
@@ -193,15 +193,6 @@ void Sender::prefetch_all() const {
   prefetch(&paths_, 2 * kCacheLine);
   prefetch(&window_, 2 * kCacheLine);
   prefetch(&cc_, sizeof cc_);
-  prefetch(&chain_, std::min(chain_.bytes_of(parts_.config.paths), 4 * kCacheLine));
-}
-
-void Sender::prefetch_what_waits() const {
-  window_.prefetch_first();
-  window_.prefetch_next();
-  if (queues_.has_ready()) {
-    prefetch(&parts_.works[queues_.front(queues_.first_ready())], sizeof(Work));
-  }
 }
 
 }  // namespace weft::srd

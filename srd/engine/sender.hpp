@@ -102,10 +102,8 @@ class alignas(kCacheLine) Sender {
     window_.prefetch_next();
     cc_.prefetch_window();
   }
-  // What any packet touches, in either direction; and then, what that points to: the slots of the
-  // first number that is not settled and of the next one, and a request that waits.
+  // What any packet touches, in either direction.
   void prefetch_all() const;
-  void prefetch_what_waits() const;
 
  private:
   friend class Engine;  // next_transmit() inlines transmit()

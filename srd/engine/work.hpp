@@ -178,10 +178,8 @@ class WorkQueues {
   [[nodiscard]] bool empty(Queue queue) const { return (filled_ & bit_of(queue)) == 0; }
   [[nodiscard]] std::uint32_t front(Queue queue) const { return at(queue).front(); }
   // Something waits for nothing but its turn.
-  [[nodiscard]] bool has_ready() const { return (filled_ & kReady) != 0; }
-  // One of those queues, whichever; there must be one.
-  [[nodiscard]] Queue first_ready() const {
-    return static_cast<Queue>(std::countr_zero(filled_ & kReady));
+  [[nodiscard]] bool has_ready() const {
+    return (filled_ & (bit_of(Queue::singles) | bit_of(Queue::reads) | kBulk)) != 0;
   }
   [[nodiscard]] bool has_bulk() const { return (filled_ & kBulk) != 0; }
   // Something was refused, and waits for its time.
@@ -241,7 +239,6 @@ class WorkQueues {
   using Chain = IndexChain<WorkSlab, Work, &Work::in_queue>;
 
   static constexpr std::uint32_t kBulk = bits_of(Queue::bulk, Queue::longest_bulk);
-  static constexpr std::uint32_t kReady = bit_of(Queue::singles) | bit_of(Queue::reads) | kBulk;
   static constexpr std::uint32_t kRefused = bits_of(Queue::back_off, Queue::longest_back_off);
 
   [[nodiscard]] Chain& at(Queue queue) { return chains_[static_cast<std::size_t>(queue)]; }

@@ -19,39 +19,38 @@ Bytes bytes_of(const CommonHeader& header) {
   return bytes;
 }
 
-// All its other fields are `filling`.
+// All its bytes are `filling`.
 CommonHeader filled(std::uint8_t filling) {
   CommonHeader header;
   std::memset(static_cast<void*>(&header), filling, sizeof header);
   return header;
 }
 
+// The same with these three fields, one by one.
+CommonHeader with_fields(const Addressing& fields, std::uint8_t filling) {
+  CommonHeader header = filled(filling);
+  header.destination_attachment = fields.destination_attachment;
+  header.destination_qpn = fields.destination_qpn;
+  header.source_qpn = fields.source_qpn;
+  return header;
+}
+
 class AddressingOf : public testing::TestWithParam<Addressing> {};
 
 TEST_P(AddressingOf, IsReadAsItsFieldsAre) {
-  const Addressing& expected = GetParam();
   for (const std::uint8_t filling : {std::uint8_t{0}, std::uint8_t{0xFF}}) {
-    CommonHeader header = filled(filling);
-    header.destination_attachment = expected.destination_attachment;
-    header.destination_qpn = expected.destination_qpn;
-    header.source_qpn = expected.source_qpn;
-    const Addressing read = addressing_of(header);
-    EXPECT_EQ(read.destination_attachment, expected.destination_attachment);
-    EXPECT_EQ(read.destination_qpn, expected.destination_qpn);
-    EXPECT_EQ(read.source_qpn, expected.source_qpn);
+    const Addressing read = addressing_of(with_fields(GetParam(), filling));
+    EXPECT_EQ(read.destination_attachment, GetParam().destination_attachment);
+    EXPECT_EQ(read.destination_qpn, GetParam().destination_qpn);
+    EXPECT_EQ(read.source_qpn, GetParam().source_qpn);
   }
 }
 
 TEST_P(AddressingOf, IsWrittenAsItsFieldsAreAndNothingElse) {
-  const Addressing& given = GetParam();
   for (const std::uint8_t filling : {std::uint8_t{0}, std::uint8_t{0xFF}}) {
-    CommonHeader expected = filled(filling);
-    expected.destination_attachment = given.destination_attachment;
-    expected.destination_qpn = given.destination_qpn;
-    expected.source_qpn = given.source_qpn;
     CommonHeader written = filled(filling);
-    address(written, given);
-    EXPECT_EQ(bytes_of(written), bytes_of(expected));
+    address(written, GetParam());
+    EXPECT_EQ(bytes_of(written), bytes_of(with_fields(GetParam(), filling)));
   }
 }
 
